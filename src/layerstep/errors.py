@@ -1,0 +1,41 @@
+"""Errors for people: the argument, the value, what is allowed, what to do."""
+
+from __future__ import annotations
+
+
+class LayerstepError(Exception):
+    """A mistake the user can mend. The command line prints its one line and exits with status 2."""
+
+
+class InputError(LayerstepError, ValueError):
+    """An argument has a value that is not allowed."""
+
+
+class FileError(LayerstepError, OSError):
+    """A file cannot be read or written. What was on disk before is still there."""
+
+
+def require(ok: bool, argument: str, value: object, allowed: str, remedy: str = "") -> None:
+    """Raise InputError 'argument = value: must be ALLOWED. REMEDY' unless `ok`."""
+    if not ok:
+        raise InputError(f"{argument} = {value}: must be {allowed}." + (f" {remedy}" if remedy else ""))
+
+
+def require_choice(argument: str, value: object, choices) -> None:
+    """Raise InputError unless `value` is one of `choices`."""
+    names = ", ".join(map(str, choices))
+    require(value in choices, argument, repr(value), f"one of {names}")
+
+
+def require_positive(**values: float) -> None:
+    """Raise InputError unless every named value is a finite number above 0."""
+    for name, value in values.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        require(number and 0 < value < float("inf"), name, repr(value), "a finite number above 0")
+
+
+def require_count(minimum: int = 1, **values: int) -> None:
+    """Raise InputError unless every named value is an integer of at least `minimum`."""
+    for name, value in values.items():
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        require(whole and value >= minimum, name, repr(value), f"an integer of at least {minimum}")

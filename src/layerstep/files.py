@@ -1,0 +1,105 @@
+"""Files that are whole or absent: written aside, flushed, renamed. Results that say where they came from."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path as FilePath
+from typing import Any
+
+from layerstep.errors import FileError
+
+
+@contextlib.contextmanager
+def write_aside(path: str | os.PathLike) -> Iterator[FilePath]:
+    """Yield a temporary path beside `path`; on success it becomes `path`, on any failure it is removed."""
+    path = FilePath(path)
+    aside = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+        aside = FilePath(name)
+        yield aside
+        with open(aside, "rb") as file:
+            os.fsync(file.fileno())
+        aside.chmod(0o666 & ~_umask())
+        os.replace(aside, path)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        reason = error.strerror or str(error)
+        raise FileError(
+            f"cannot write {path}: {reason}. What was there before is unchanged; "
+            "free some space or choose another place."
+        ) from error
+    finally:
+        if aside is not None:
+            aside.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_text(path: str | os.PathLike, text: str) -> FilePath:
+    with write_aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+    return FilePath(path)
+
+
+def write_json(path: str | os.PathLike, value: Any) -> FilePath:
+    return write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=True) + "\n")
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """The JSON value in `path`, or a FileError that says what is wrong with it."""
+    try:
+        return json.loads(FilePath(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise FileError(f"{path} is not there. Check the path.") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise FileError(f"{path} is not readable JSON ({error}). It may be truncated; delete it.") from error
+
+
+def digest(value: Any) -> str:
+    """The identity of a configuration: 12 hex digits of the SHA-256 of its canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def provenance(device: str = "cpu") -> dict[str, Any]:
+    """Where a result came from: commit, versions, device, time. Goes into every result file."""
+    import numpy
+    import torch
+
+    import layerstep
+
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
+    return {
+        "layerstep": layerstep.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "device": f"{device} ({name}, {os.cpu_count()} cores)",
+        "time": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    }
+
+
+def _commit() -> str:
+    here = FilePath(__file__).parent
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"

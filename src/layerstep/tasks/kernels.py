@@ -1,0 +1,38 @@
+"""Kernels K(x, x'). A new kernel is one function and one entry of KERNELS."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Points = Float[Tensor, "*batch n d"]
+Gram = Float[Tensor, "*batch n m"]
+Kernel = Callable[[Tensor, Tensor, float], Tensor]
+
+
+def gaussian(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
+    """K(x, x') = exp(-|x - x'|² / 2v²), eq. (1) of the paper; exactly 1 where x = x'."""
+    # Distances from differences, not from |x|² + |z|² - 2x·z: that form cancels for near-duplicates.
+    distance = torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist")
+    return torch.exp(distance.square() / (-2 * v * v))
+
+
+def arccos1(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
+    """K(x, x') = |x||x'| (sin θ + (π - θ) cos θ) / π, Cho and Saul's order 1; `v` scales the inputs."""
+    norm_x = x.norm(dim=-1, keepdim=True)
+    norm_z = z.norm(dim=-1, keepdim=True)
+    unit_x = x / norm_x.clamp_min(torch.finfo(x.dtype).tiny)
+    unit_z = z / norm_z.clamp_min(torch.finfo(z.dtype).tiny)
+    # The angle from chords: accurate near 0 and π, where acos of the cosine loses half the digits.
+    apart = torch.cdist(unit_x, unit_z, compute_mode="donot_use_mm_for_euclid_dist")
+    opposite = torch.cdist(unit_x, -unit_z, compute_mode="donot_use_mm_for_euclid_dist")
+    theta = 2 * torch.atan2(apart, opposite)
+    profile = (torch.sin(theta) + (math.pi - theta) * torch.cos(theta)) / math.pi
+    return norm_x * norm_z.transpose(-1, -2) * profile / (v * v)
+
+
+KERNELS: dict[str, Kernel] = {"gaussian": gaussian, "arccos1": arccos1}

@@ -1,0 +1,72 @@
+"""The one type everything is compared in: predictions by stage, sequence and context length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from layerstep.errors import InputError, require
+from layerstep.tasks.prompts import as_float_tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """values [S, B, N]: the prediction of stage s on sequence b at x_{n+1} from the first n examples.
+
+    A stage is a solver's step, a model's layer or a constructed iteration; `stages` [S] numbers them.
+    `contexts` [N] are the context lengths n, 1..N unless said otherwise.
+    """
+
+    values: Float[Tensor, "S B N"]
+    stages: Float[Tensor, "S"]
+    label: str = "path"
+    contexts: Int[Tensor, "N"] | None = None
+
+    def __post_init__(self) -> None:
+        # Values may hold NaN (a layer that diverged): the reader of the path decides what that means.
+        values = self.values if isinstance(self.values, Tensor) else torch.as_tensor(np.asarray(self.values))
+        require(values.ndim == 3, "values.shape", list(values.shape), "[S, B, N]: stage, sequence, context")
+        require(values.is_floating_point(), "values.dtype", values.dtype, "a floating-point type")
+        S, _, N = values.shape
+        stages = as_float_tensor("stages", self.stages, 1).to("cpu", torch.float64)
+        require(len(stages) == S, "stages", f"{len(stages)} numbers", f"{S} numbers, one a stage")
+        require(bool((stages.diff() > 0).all()), "stages", stages.tolist(), "increasing")
+        contexts = torch.arange(1, N + 1) if self.contexts is None else torch.as_tensor(self.contexts).cpu()
+        require(contexts.shape == (N,), "contexts", f"{list(contexts.shape)}", f"{N} numbers, one a context")
+        for name, value in {"values": values, "stages": stages, "contexts": contexts}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def S(self) -> int:
+        return self.values.shape[0]
+
+    @property
+    def B(self) -> int:
+        return self.values.shape[1]
+
+    @property
+    def N(self) -> int:
+        return self.values.shape[2]
+
+    def at(self, stage: float) -> Float[Tensor, "B N"]:
+        """Predictions of one stage."""
+        index = torch.nonzero(self.stages == stage)
+        if len(index) == 0:
+            raise InputError(f"stage = {stage}: this path has stages {_abbreviate(self.stages.tolist())}.")
+        return self.values[int(index)]
+
+    def mse(self, target: Float[Tensor, "B N"]) -> Float[Tensor, "S N"]:
+        """Mean over sequences of the squared error, by stage and context length."""
+        require(
+            target.shape == self.values.shape[1:], "target.shape", list(target.shape), f"{[self.B, self.N]}"
+        )
+        return (self.values - target.to(self.values)).square().mean(dim=1)
+
+
+def _abbreviate(numbers: list[float]) -> str:
+    shown = [f"{number:g}" for number in numbers]
+    return ", ".join(shown if len(shown) <= 8 else [*shown[:4], "...", *shown[-2:]])

@@ -1,0 +1,138 @@
+"""Prompts: N labelled points and one more, for many sequences at once; drawn by (seed, step) or the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from layerstep.errors import InputError, require, require_count
+from layerstep.tasks.task import Task
+
+
+def as_float_tensor(name: str, value: Tensor | ArrayLike, ndim: int) -> Tensor:
+    """`value` as a floating-point tensor with `ndim` axes and finite entries; InputError says why not."""
+    try:
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} is not an array of numbers: {error}.") from error
+    if not tensor.is_floating_point():
+        require(not tensor.is_complex(), name, "complex numbers", "real numbers")
+        tensor = tensor.to(torch.float64)
+    require(tensor.ndim == ndim, f"{name}.shape", list(tensor.shape), f"{ndim} axes")
+    bad = int((~torch.isfinite(tensor)).sum())
+    require(bad == 0, name, f"{bad} values that are NaN or infinite", "finite", "Remove or impute them.")
+    return tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Prompts:
+    """B sequences of N+1 points: predict y_{n+1} at x_{n+1} from the first n pairs, for n = 1..N.
+
+    x [B, N+1, d], y [B, N+1] noisy labels, f [B, N+1] the noiseless function where it is known.
+    """
+
+    x: Float[Tensor, "B M d"]
+    y: Float[Tensor, "B M"]
+    f: Float[Tensor, "B M"] | None = None
+
+    def __post_init__(self) -> None:
+        x = as_float_tensor("x", self.x, 3)
+        y = as_float_tensor("y", self.y, 2).to(x)
+        B, M, d = x.shape
+        layout = "Prompts hold x [B, N+1, d] and y [B, N+1]."
+        require(
+            B >= 1 and d >= 1, "x.shape", list(x.shape), "at least one sequence and one dimension", layout
+        )
+        require(M >= 2, "x.shape", list(x.shape), "at least two points per sequence (N >= 1)", layout)
+        require(y.shape == (B, M), "y.shape", list(y.shape), f"{[B, M]} to go with x", layout)
+        object.__setattr__(self, "x", x)
+        object.__setattr__(self, "y", y)
+        if self.f is not None:
+            f = as_float_tensor("f", self.f, 2).to(x)
+            require(f.shape == (B, M), "f.shape", list(f.shape), f"{[B, M]} to go with x", layout)
+            object.__setattr__(self, "f", f)
+
+    @property
+    def B(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def N(self) -> int:
+        return self.x.shape[1] - 1
+
+    @property
+    def d(self) -> int:
+        return self.x.shape[2]
+
+    @property
+    def target(self) -> Float[Tensor, "B N"]:
+        """The noisy labels y_2..y_{N+1}: what a prediction at context length n = 1..N is compared with."""
+        return self.y[:, 1:]
+
+    @property
+    def noiseless_target(self) -> Float[Tensor, "B N"]:
+        """The function values f(x_2)..f(x_{N+1})."""
+        return self._function()[:, 1:]
+
+    def __getitem__(self, sequences) -> Prompts:
+        """A subset of the sequences: a slice, a list or a mask."""
+        if isinstance(sequences, int):
+            sequences = [sequences]
+        return Prompts(self.x[sequences], self.y[sequences], None if self.f is None else self.f[sequences])
+
+    def to(self, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Prompts:
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device=device, dtype=dtype)
+
+        return Prompts(move(self.x), move(self.y), None if self.f is None else move(self.f))
+
+    def scale_noise(self, factor: float) -> Prompts:
+        """The same x, f and the same noise draws, times `factor`: y' = f + factor (y - f)."""
+        f = self._function()
+        return Prompts(self.x, f + factor * (self.y - f), f)
+
+    def _function(self) -> Tensor:
+        if self.f is None:
+            raise InputError(
+                "these prompts have no noiseless function. Pass f= to Prompts, or use ls.sample."
+            )
+        return self.f
+
+
+def sample(
+    task: Task,
+    B: int,
+    seed: int,
+    step: int = 0,
+    *,
+    dtype: torch.dtype = torch.float64,
+    device: str | torch.device = "cpu",
+) -> Prompts:
+    """B prompts of `task`. (seed, step) decides, whatever was drawn before; prompt b does not depend on B.
+
+    Drawn in float64 on the CPU and then moved, so every device and dtype sees the same prompts.
+    """
+    require_count(B=B)
+    points = task.N + 1
+    x = task.law(_normals(seed, step, 0, (B, points, task.d)))
+    K = task.gram(x, x)
+    # The symmetric root is a continuous function of K, and exists when K is singular (duplicate points).
+    eigenvalues, vectors = torch.linalg.eigh(K)
+    root = (vectors * eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
+    f = (root @ _normals(seed, step, 1, (B, points, 1))).squeeze(-1)
+    y = f + task.sigma * _normals(seed, step, 2, (B, points))
+    return Prompts(x, y, f).to(dtype, device)
+
+
+def _normals(seed: int, step: int, stream: int, shape: tuple[int, ...]) -> Tensor:
+    """Standard normals of the counter-based Philox generator: key (seed, step), one counter a stream."""
+    for name, value in {"seed": seed, "step": step}.items():
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        require(whole and 0 <= value < 2**64, name, repr(value), "an integer from 0 to 2**64 - 1")
+    bits = np.random.Philox(key=np.array([seed, step], dtype=np.uint64), counter=[0, 0, 0, stream])
+    return torch.from_numpy(np.random.Generator(bits).standard_normal(shape))

@@ -27,14 +27,14 @@ def require_choice(argument: str, value: object, choices) -> None:
     require(value in choices, argument, repr(value), f"one of {names}")
 
 
-def require_positive(**values: float) -> None:
+def require_positive(**values: object) -> None:
     """Raise InputError unless every named value is a finite number above 0."""
     for name, value in values.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         require(number and 0 < value < float("inf"), name, repr(value), "a finite number above 0")
 
 
-def require_count(minimum: int = 1, **values: int) -> None:
+def require_count(minimum: int = 1, **values: object) -> None:
     """Raise InputError unless every named value is an integer of at least `minimum`."""
     for name, value in values.items():
         whole = isinstance(value, int) and not isinstance(value, bool)

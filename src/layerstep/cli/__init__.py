@@ -1,4 +1,4 @@
-"""The command line, one file a verb. `layerstep --help` answers at once: verbs import torch, this does not."""
+"""The command line, one file a verb. `layerstep --help` answers at once: torch is imported by the verbs."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerstep.errors import InputError, require
-from layerstep.tasks.prompts import as_float_tensor
+from layerstep.tasks.prompts import Array, as_float_tensor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Path:
     """values [S, B, N]: the prediction of stage s on sequence b at x_{n+1} from the first n examples.
 
@@ -23,21 +23,24 @@ class Path:
 
     values: Float[Tensor, "S B N"]
     stages: Float[Tensor, "S"]
-    label: str = "path"
-    contexts: Int[Tensor, "N"] | None = None
+    label: str
+    contexts: Int[Tensor, "N"]
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self, values: Array, stages: Array, label: str = "path", contexts: Array | None = None
+    ) -> None:
         # Values may hold NaN (a layer that diverged): the reader of the path decides what that means.
-        values = self.values if isinstance(self.values, Tensor) else torch.as_tensor(np.asarray(self.values))
+        values = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
         require(values.ndim == 3, "values.shape", list(values.shape), "[S, B, N]: stage, sequence, context")
         require(values.is_floating_point(), "values.dtype", values.dtype, "a floating-point type")
         S, _, N = values.shape
-        stages = as_float_tensor("stages", self.stages, 1).to("cpu", torch.float64)
+        stages = as_float_tensor("stages", stages, 1).to("cpu", torch.float64)
         require(len(stages) == S, "stages", f"{len(stages)} numbers", f"{S} numbers, one a stage")
         require(bool((stages.diff() > 0).all()), "stages", stages.tolist(), "increasing")
-        contexts = torch.arange(1, N + 1) if self.contexts is None else torch.as_tensor(self.contexts).cpu()
+        contexts = torch.arange(1, N + 1) if contexts is None else torch.as_tensor(contexts).cpu()
         require(contexts.shape == (N,), "contexts", f"{list(contexts.shape)}", f"{N} numbers, one a context")
-        for name, value in {"values": values, "stages": stages, "contexts": contexts}.items():
+        fields = {"values": values, "stages": stages, "label": label, "contexts": contexts}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @property

@@ -1,4 +1,4 @@
-"""Prompts: N labelled points and one more, for many sequences at once; drawn by (seed, step) or the user's."""
+"""Prompts: N labelled points and one more, for many sequences at once; sampled, or the user's own arrays."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from torch import Tensor
 from layerstep.errors import InputError, require, require_count
 from layerstep.tasks.task import Task
 
+Array = Tensor | ArrayLike
 
-def as_float_tensor(name: str, value: Tensor | ArrayLike, ndim: int) -> Tensor:
+
+def as_float_tensor(name: str, value: Array, ndim: int) -> Tensor:
     """`value` as a floating-point tensor with `ndim` axes and finite entries; InputError says why not."""
     try:
         tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
@@ -29,7 +31,7 @@ def as_float_tensor(name: str, value: Tensor | ArrayLike, ndim: int) -> Tensor:
     return tensor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Prompts:
     """B sequences of N+1 points: predict y_{n+1} at x_{n+1} from the first n pairs, for n = 1..N.
 
@@ -40,22 +42,20 @@ class Prompts:
     y: Float[Tensor, "B M"]
     f: Float[Tensor, "B M"] | None = None
 
-    def __post_init__(self) -> None:
-        x = as_float_tensor("x", self.x, 3)
-        y = as_float_tensor("y", self.y, 2).to(x)
+    def __init__(self, x: Array, y: Array, f: Array | None = None) -> None:
+        x = as_float_tensor("x", x, 3)
         B, M, d = x.shape
         layout = "Prompts hold x [B, N+1, d] and y [B, N+1]."
-        require(
-            B >= 1 and d >= 1, "x.shape", list(x.shape), "at least one sequence and one dimension", layout
-        )
+        require(B >= 1 and d >= 1, "x.shape", list(x.shape), "one sequence and one dimension or more", layout)
         require(M >= 2, "x.shape", list(x.shape), "at least two points per sequence (N >= 1)", layout)
-        require(y.shape == (B, M), "y.shape", list(y.shape), f"{[B, M]} to go with x", layout)
         object.__setattr__(self, "x", x)
-        object.__setattr__(self, "y", y)
-        if self.f is not None:
-            f = as_float_tensor("f", self.f, 2).to(x)
-            require(f.shape == (B, M), "f.shape", list(f.shape), f"{[B, M]} to go with x", layout)
-            object.__setattr__(self, "f", f)
+        for name, labels in {"y": y, "f": f}.items():
+            if labels is not None:
+                labels = as_float_tensor(name, labels, 2).to(x)
+                require(
+                    labels.shape == (B, M), f"{name}.shape", list(labels.shape), f"{[B, M]}, as x has", layout
+                )
+            object.__setattr__(self, name, labels)
 
     @property
     def B(self) -> int:

@@ -1,0 +1,141 @@
+"""Prompts: what is drawn has the stated law, (seed, step) decides it, and bad arrays are refused in words."""
+
+import numpy as np
+import pytest
+import torch
+
+import layerstep as ls
+
+TASKS = [
+    ls.Task(),
+    ls.Task(inputs="uniform"),
+    ls.Task(inputs="gaussian"),
+    ls.Task(kernel="arccos1"),
+    ls.Task(inputs="gaussian", d=1, N=1, v=2.0),
+]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=str)
+def test_seed_and_step_decide_whatever_was_drawn_before(task):
+    first = ls.sample(task, 5, seed=3, step=7)
+    ls.sample(task, 2, seed=0)
+    again = ls.sample(task, 5, seed=3, step=7)
+    assert torch.equal(first.x, again.x)
+    assert torch.equal(first.y, again.y)
+    assert not torch.equal(first.x, ls.sample(task, 5, seed=3, step=8).x)
+    assert not torch.equal(first.x, ls.sample(task, 5, seed=4, step=7).x)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=str)
+def test_a_prompt_does_not_depend_on_the_batch(task):
+    many, few = ls.sample(task, 9, seed=1), ls.sample(task, 4, seed=1)
+    assert torch.equal(many.x[:4], few.x)
+    torch.testing.assert_close(many.y[:4], few.y, rtol=0, atol=1e-12)
+
+
+def test_large_seeds_are_all_different():
+    firsts = {
+        ls.sample(TASKS[4], 1, seed=s, step=t).x[0, 0, 0].item()
+        for s in (0, 2**32, 2**63)
+        for t in (0, 2**32)
+    }
+    assert len(firsts) == 6
+
+
+def test_sphere_and_cube_hold_their_points():
+    assert torch.allclose(
+        ls.sample(TASKS[0], 50, seed=0).x.norm(dim=-1), torch.ones(50, 41, dtype=torch.float64)
+    )
+    x = ls.sample(TASKS[1], 200, seed=0).x
+    assert x.abs().max() < 1
+    # Uniform on [-1, 1]: variance 1/3, fourth moment 1/5; 41,000 draws, five standard errors.
+    assert abs(x.square().mean() - 1 / 3) < 5 * (4 / 45 / x.numel()) ** 0.5
+    assert abs(x.pow(4).mean() - 1 / 5) < 5 * (16 / 225 / x.numel()) ** 0.5
+    assert abs(ls.sample(TASKS[2], 200, seed=0).x.std() - 0.6) < 0.01
+
+
+@pytest.mark.parametrize("task", TASKS[:4], ids=str)
+def test_labels_are_the_gaussian_process_they_claim_to_be(task):
+    """Whitened by the Cholesky factor of K + sigma² I, labels are standard normal; so is f by that of K."""
+    prompts = ls.sample(task, 400, seed=5)
+    K = task.gram(prompts.x, prompts.x)
+    eye = torch.eye(task.N + 1, dtype=torch.float64)
+    white = torch.linalg.solve_triangular(
+        torch.linalg.cholesky(K + task.lam * eye), prompts.y.unsqueeze(-1), upper=False
+    )
+    count = white.numel()
+    assert abs(white.mean()) < 4 / count**0.5
+    assert abs(white.square().mean() - 1) < 4 * (2 / count) ** 0.5
+    covariance = white.squeeze(-1).T @ white.squeeze(-1) / len(white)
+    assert (covariance - eye).abs().max() < 6 / len(white) ** 0.5
+    noise = (prompts.y - prompts.f) / task.sigma
+    assert abs(noise.std() - 1) < 4 / (2 * count) ** 0.5
+
+
+def test_dtype_is_kept_and_prompts_are_the_same_in_both():
+    double, single = ls.sample(TASKS[0], 3, seed=2), ls.sample(TASKS[0], 3, seed=2, dtype=torch.float32)
+    assert single.x.dtype == torch.float32
+    assert torch.equal(double.y.float(), single.y)
+
+
+def test_noise_is_rescaled_along_a_line():
+    prompts = ls.sample(TASKS[0], 3, seed=2)
+    louder = prompts.scale_noise(20.0)
+    torch.testing.assert_close(louder.y - louder.f, 20 * (prompts.y - prompts.f))
+    assert torch.equal(louder.f, prompts.f)
+    with pytest.raises(ls.InputError, match="no noiseless function"):
+        ls.Prompts(prompts.x, prompts.y).scale_noise(2.0)
+
+
+def test_users_arrays_lists_and_integers_become_prompts():
+    from_numpy = ls.Prompts(np.zeros((2, 3, 1), dtype=np.float32), np.ones((2, 3)))
+    assert (from_numpy.B, from_numpy.N, from_numpy.d) == (2, 2, 1)
+    assert from_numpy.y.dtype == torch.float32
+    assert ls.Prompts([[[0], [1]]], [[1, 2]]).x.dtype == torch.float64
+    assert from_numpy[0].B == 1
+    assert from_numpy[torch.tensor([True, False])].B == 1
+
+
+X, Y = torch.zeros(2, 4, 3), torch.zeros(2, 4)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "f", "words"),
+    [
+        (X[0], Y, None, r"x\.shape = \[4, 3\]: must be 3 axes"),
+        (X, Y[:, :3], None, r"y\.shape = \[2, 3\]: must be \[2, 4\]"),
+        (X, Y, Y[:1], r"f\.shape = \[1, 4\]: must be \[2, 4\]"),
+        (X[:, :1], Y[:, :1], None, "at least two points"),
+        (X[:0], Y[:0], None, "one sequence"),
+        (X / 0, Y, None, "x = 24 values that are NaN or infinite"),
+        (X, Y + float("inf"), None, "y = 8 values that are NaN or infinite"),
+        (X + 1j, Y, None, "real numbers"),
+        ([["a"]], Y, None, "x is not an array of numbers"),
+    ],
+)
+def test_bad_arrays_are_refused_in_words(x, y, f, words):
+    with pytest.raises(ls.InputError, match=words):
+        ls.Prompts(x, y, f)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"v": 0.0}, "v = 0.0: must be a finite number above 0"),
+        ({"sigma": -1.0}, "sigma"),
+        ({"sigma": float("nan")}, "sigma"),
+        ({"N": 0}, "N = 0: must be an integer of at least 1"),
+        ({"d": -3}, "d = -3"),
+        ({"inputs": "cube"}, "inputs = 'cube': must be one of sphere, uniform, gaussian"),
+        ({"kernel": "rbf"}, "kernel = 'rbf': must be one of gaussian, arccos1"),
+    ],
+)
+def test_bad_tasks_are_refused_in_words(change, words):
+    with pytest.raises(ls.InputError, match=words):
+        ls.Task(**change)
+
+
+@pytest.mark.parametrize("change", [{"B": 0}, {"seed": -1}, {"step": -1}])
+def test_bad_draws_are_refused_in_words(change):
+    with pytest.raises(ls.InputError, match=next(iter(change))):
+        ls.sample(ls.Task(), **{"B": 1, "seed": 0, **change})

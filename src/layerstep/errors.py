@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class LayerstepError(Exception):
     """A mistake the user can mend. The command line prints its one line and exits with status 2."""
@@ -27,14 +29,14 @@ def require_choice(argument: str, value: object, choices) -> None:
     require(value in choices, argument, repr(value), f"one of {names}")
 
 
-def require_positive(**values: object) -> None:
+def require_positive(**values: Any) -> None:
     """Raise InputError unless every named value is a finite number above 0."""
     for name, value in values.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         require(number and 0 < value < float("inf"), name, repr(value), "a finite number above 0")
 
 
-def require_count(minimum: int = 1, **values: object) -> None:
+def require_count(minimum: int = 1, **values: Any) -> None:
     """Raise InputError unless every named value is an integer of at least `minimum`."""
     for name, value in values.items():
         whole = isinstance(value, int) and not isinstance(value, bool)

@@ -1,5 +1,5 @@
-"""Shapes written in signatures are checked while the tests run; threads are kept to what the machine has."""
+"""Shapes and types written in signatures are checked while the tests run."""
 
 from jaxtyping import install_import_hook
 
-install_import_hook("layerstep", "beartype.beartype")
+install_import_hook("layerstep", "shape_checks.check")

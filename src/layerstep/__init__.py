@@ -12,6 +12,28 @@ __version__ = "0.1.0"
 
 _ROOMS = {
     "tasks": ["INPUTS", "KERNELS", "Path", "Prompts", "Task", "sample"],
+    "solvers": [
+        "Boosting",
+        "CausalBoosting",
+        "CausalRichardson",
+        "Chebyshev",
+        "ConjugateGradient",
+        "GradientDescent",
+        "HeavyBall",
+        "NadarayaWatson",
+        "NearestNeighbors",
+        "Nesterov",
+        "NewtonSchulz",
+        "RecursiveKRR",
+        "Richardson",
+        "RidgePath",
+        "SOLVERS",
+        "Shrinkage",
+        "Solver",
+        "exact",
+        "solve",
+        "solve_all",
+    ],
     "errors": ["FileError", "InputError", "LayerstepError"],
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
@@ -20,6 +42,8 @@ __all__ = ["__version__", *sorted(_ROOM_OF)]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"layerstep.{name}")
     if name not in _ROOM_OF:
         raise AttributeError(f"layerstep has no {name!r}")
     return getattr(importlib.import_module(f"layerstep.{_ROOM_OF[name]}"), name)

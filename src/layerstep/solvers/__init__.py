@@ -1,0 +1,62 @@
+"""What a classical solver answers, step by step, on all prefixes of all sequences at once."""
+
+from layerstep.solvers.boosting import Boosting
+from layerstep.solvers.causal import CausalBoosting, CausalRichardson
+from layerstep.solvers.chebyshev import Chebyshev
+from layerstep.solvers.conjugate_gradient import ConjugateGradient
+from layerstep.solvers.gradient_descent import GradientDescent
+from layerstep.solvers.heavy_ball import HeavyBall
+from layerstep.solvers.nesterov import Nesterov
+from layerstep.solvers.newton_schulz import NewtonSchulz
+from layerstep.solvers.nulls import NadarayaWatson, NearestNeighbors, RecursiveKRR, RidgePath, Shrinkage
+from layerstep.solvers.prefixes import exact, solve, solve_all
+from layerstep.solvers.richardson import Richardson
+from layerstep.solvers.solver import IterativeSolver, Solver
+
+#: Every solver by the name the command line and the verdicts use; the paper's four first.
+SOLVERS: dict[str, Solver] = {
+    "richardson": Richardson(),
+    "cg": ConjugateGradient(),
+    "gd": GradientDescent(),
+    "nesterov": Nesterov(),
+    "richardson-plain": Richardson(preconditioner="none"),
+    "richardson-fixed": Richardson(preconditioner="none", step="fixed"),
+    "cg-row-sum": ConjugateGradient(preconditioner="row-sum"),
+    "chebyshev": Chebyshev(),
+    "heavy-ball": HeavyBall(),
+    "newton-schulz": NewtonSchulz(),
+    "ridge": RidgePath(),
+    "nadaraya-watson": NadarayaWatson(),
+    "knn": NearestNeighbors(),
+    "shrink": Shrinkage(),
+    "boost": Boosting(),
+    "causal-richardson": CausalRichardson(),
+    "causal-boost": CausalBoosting(),
+    "recursive": RecursiveKRR(),
+}
+PAPER_SOLVERS = ("richardson", "cg", "gd", "nesterov")
+
+__all__ = [
+    "Boosting",
+    "CausalBoosting",
+    "CausalRichardson",
+    "Chebyshev",
+    "ConjugateGradient",
+    "GradientDescent",
+    "HeavyBall",
+    "IterativeSolver",
+    "NadarayaWatson",
+    "NearestNeighbors",
+    "Nesterov",
+    "NewtonSchulz",
+    "PAPER_SOLVERS",
+    "RecursiveKRR",
+    "Richardson",
+    "RidgePath",
+    "SOLVERS",
+    "Shrinkage",
+    "Solver",
+    "exact",
+    "solve",
+    "solve_all",
+]

@@ -1,0 +1,27 @@
+"""Gradient descent on the paper's loss, Euclidean in w."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from layerstep.solvers.powers import power_sums
+from layerstep.solvers.solver import Solver
+from layerstep.solvers.system import System
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientDescent(Solver):
+    """w -= eta K ((K + lam I) w - y), eta = 1 / eig_max(K (K + lam I)) of every (sequence, prefix)."""
+
+    @property
+    def label(self) -> str:
+        return "Gradient descent"
+
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+        """sum_k g_k (1 - (1 - eta m_k (m_k + lam))^t) / (m_k + lam) over the eigenvalues m of K."""
+        m, g = system.plain.values, system.plain.weights / (system.plain.values + system.lam)
+        curvature = m * (m + system.lam)
+        return g.sum(-1) - power_sums(g, curvature / curvature[:, -1:], steps)

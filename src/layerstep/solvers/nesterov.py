@@ -1,0 +1,45 @@
+"""Nesterov's accelerated gradient on the same loss as gradient descent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from layerstep.solvers.powers import momentum_sums
+from layerstep.solvers.solver import Solver
+from layerstep.solvers.system import System
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nesterov(Solver):
+    """z' = w - eta K ((K + lam I) w - y); w = z' + beta (z' - z); the prediction uses w, as the paper writes it.
+
+    eta = 1 / eig_max(M), beta = (√κ - 1) / (√κ + 1), κ = eig_max(M) / eig_min(M), M = K (K + lam I).
+    """
+
+    @property
+    def label(self) -> str:
+        return "Nesterov"
+
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+        """The share (e_w, e_z) of a component still missing moves by [[(1 + beta) r, -beta], [r, 0]] a step."""
+        m, g = system.plain.values, system.plain.weights / (system.plain.values + system.lam)
+        curvature = m * (m + system.lam)
+        beta = nesterov_momentum(curvature)
+        r = 1 - curvature / curvature[:, -1:]
+        rows = [
+            torch.stack([(1 + beta) * r, (-beta).expand_as(r)], -1),
+            torch.stack([r, torch.zeros_like(r)], -1),
+        ]
+        return g.sum(-1) - momentum_sums(g, torch.stack(rows, -2), steps)
+
+
+def nesterov_momentum(curvature: Float[Tensor, "B n"]) -> Float[Tensor, "B 1"]:
+    """beta = (√κ - 1) / (√κ + 1) of eigenvalues in increasing order."""
+    # 1e-300 keeps κ finite when duplicate points make K singular; beta is then 1 to rounding.
+    tiny = max(1e-300, torch.finfo(curvature.dtype).tiny)
+    root = (curvature[:, -1:] / curvature[:, :1].clamp_min(tiny)).sqrt()
+    return (root - 1) / (root + 1)

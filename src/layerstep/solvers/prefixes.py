@@ -1,0 +1,98 @@
+"""Run solvers on every prefix of every sequence, keep every prediction asked for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor
+
+from layerstep.errors import InputError, require, require_count
+from layerstep.solvers.solver import Solver
+from layerstep.solvers.system import Batch
+from layerstep.tasks import Path, Prompts, Task
+
+Steps = int | Sequence[float] | Tensor
+
+#: Numbers held at a time by one block of sequences (64 MiB of float64): bounds memory whatever B is.
+BLOCK = 2**23
+
+
+def solve(solver: Solver, prompts: Prompts, task: Task, steps: Steps, *, contexts: Sequence[int] | None = None) -> Path:
+    """Predictions of `solver` after each of `steps`, at x_{n+1} from the first n pairs, for n = 1..N.
+
+    `steps`: an int for 0..steps, or increasing step numbers. `contexts`: only these n.
+    The task gives kernel, bandwidth and ridge; to solve with others pass another task.
+    """
+    return solve_all({solver.label: (solver, steps)}, prompts, task, contexts=contexts)[solver.label]
+
+
+def solve_all(
+    solvers: Mapping[str, tuple[Solver, Steps]],
+    prompts: Prompts,
+    task: Task,
+    *,
+    contexts: Sequence[int] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> dict[str, Path]:
+    """Several solvers on the same prompts; the decompositions of a system are made once for all of them.
+
+    `progress` is called with the fraction done.
+    """
+    chosen = _contexts(contexts, prompts.N)
+    numbers = {name: step_numbers(steps, solver) for name, (solver, steps) in solvers.items()}
+    values = {name: prompts.y.new_empty(len(steps), prompts.B, len(chosen)) for name, steps in numbers.items()}
+    longest = max(len(steps) for steps in numbers.values())
+    block = max(1, BLOCK // ((prompts.N + 1) * max(prompts.N + 1, longest)))
+    for start in range(0, prompts.B, block):
+        rows = slice(start, start + block)
+        batch = Batch.of(prompts[rows], task)
+        for column, n in enumerate(chosen):
+            system = batch.system(n)
+            for name, (solver, _) in solvers.items():
+                steps = numbers[name].to(prompts.y.device)
+                values[name][:, rows, column] = solver.predictions(system, steps)
+            if progress is not None:
+                progress((start + (column + 1) / len(chosen) * min(block, prompts.B - start)) / prompts.B)
+    return {
+        name: Path(values[name], numbers[name].double(), solver.label, torch.tensor(chosen))
+        for name, (solver, _) in solvers.items()
+    }
+
+
+def exact(prompts: Prompts, task: Task) -> Float[Tensor, "B N"]:
+    """k_n · (K_n + lam I)⁻¹ y for n = 1..N: what every solver converges to, the posterior mean of the task."""
+    block = max(1, BLOCK // (prompts.N + 1) ** 2)
+    return torch.cat([Batch.of(prompts[start : start + block], task).exact for start in range(0, prompts.B, block)])
+
+
+def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:
+    """`steps` as an increasing tensor: integers, or real numbers for a solver that allows them."""
+    if isinstance(steps, int):
+        require_count(0, steps=steps)
+        numbers = torch.arange(steps + 1)
+    else:
+        try:
+            numbers = torch.as_tensor(steps, device="cpu", dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(f"steps = {steps!r}: must be an int or increasing numbers.") from error
+    require(numbers.ndim == 1 and len(numbers) > 0, "steps", steps, "an int or a list of at least one number")
+    require(bool(torch.isfinite(numbers.double()).all()), "steps", steps, "finite")
+    require(bool((numbers >= 0).all()), "steps", steps, "0 or more")
+    require(bool((numbers.diff() > 0).all()), "steps", steps, "strictly increasing", "Sort them and drop repeats.")
+    if solver.continuous:
+        return numbers.double()
+    require(bool((numbers == numbers.round()).all()), "steps", steps, f"whole numbers for {solver.label}")
+    return numbers.long()
+
+
+def _contexts(contexts: Sequence[int] | None, N: int) -> list[int]:
+    if contexts is None:
+        return list(range(1, N + 1))
+    chosen = [int(n) for n in contexts]
+    ordered = all(a < b for a, b in itertools.pairwise(chosen))
+    require(bool(chosen) and ordered, "contexts", chosen, "increasing context lengths, at least one")
+    require(chosen[0] >= 1 and chosen[-1] <= N, "contexts", chosen, f"from 1 to {N}")
+    return chosen

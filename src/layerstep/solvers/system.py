@@ -1,0 +1,120 @@
+"""The kernel systems (K_n + lam I) w = y of all prefixes n, decomposed once and shared by every solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.errors import require
+from layerstep.tasks import Prompts, Task
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """A symmetric matrix S seen by a right-hand side and a query: the query sees φ(S) as sum_k weight_k φ(value_k)."""
+
+    values: Float[Tensor, "B n"]
+    weights: Float[Tensor, "B n"]
+
+    def sum(self, filter: Float[Tensor, "B n T"]) -> Float[Tensor, "T B"]:
+        """sum_k weight_k filter_k, for every step at once."""
+        return torch.einsum("bk,bkt->tb", self.weights, filter)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """The kernel matrix of all N+1 points of B sequences; `system(n)` is its leading part."""
+
+    x: Float[Tensor, "B M d"]
+    y: Float[Tensor, "B M"]
+    gram: Float[Tensor, "B M M"]
+    lam: float
+
+    @staticmethod
+    def of(prompts: Prompts, task: Task) -> Batch:
+        require(prompts.d == task.d, "prompts.d", prompts.d, f"{task.d}, the dimension of the task")
+        return Batch(x=prompts.x, y=prompts.y, gram=task.gram(prompts.x, prompts.x), lam=task.lam)
+
+    def system(self, n: int) -> System:
+        return System(K=self.gram[:, :n, :n], k=self.gram[:, n, :n], y=self.y[:, :n], lam=self.lam, batch=self)
+
+    @cached_property
+    def eig_max(self) -> Float[Tensor, "B"]:
+        """Largest eigenvalue of K_N + lam I, the longest prefix. By interlacing no prefix exceeds it."""
+        return torch.linalg.eigvalsh(self.gram[:, :-1, :-1])[:, -1] + self.lam
+
+    @cached_property
+    def exact(self) -> Float[Tensor, "B N"]:
+        """Exact KRR at every prefix from one Cholesky factor L of K + lam I over all points.
+
+        Row n+1 of L begins with L_n⁻¹ k_n, so k_nᵀ (K_n + lam I)⁻¹ y = sum_{j<=n} L_{n+1,j} (L⁻¹ y)_j.
+        """
+        L = torch.linalg.cholesky(ridge(self.gram, self.lam))
+        z = torch.linalg.solve_triangular(L, self.y.unsqueeze(-1), upper=False)
+        return (L.tril(-1) @ z).squeeze(-1)[:, 1:]
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """(K + lam I) w = y for the first n points of B sequences; the prediction at the query is k · w."""
+
+    K: Float[Tensor, "B n n"]
+    k: Float[Tensor, "B n"]
+    y: Float[Tensor, "B n"]
+    lam: float
+    batch: Batch
+
+    @property
+    def n(self) -> int:
+        return self.K.shape[-1]
+
+    @property
+    def A(self) -> Float[Tensor, "B n n"]:
+        """K + lam I."""
+        return ridge(self.K, self.lam)
+
+    @cached_property
+    def D(self) -> Float[Tensor, "B n"]:
+        """Row sums of K: the diagonal of the paper's preconditioner. The query is not in them."""
+        return self.K.sum(-1)
+
+    @cached_property
+    def plain(self) -> Spectrum:
+        """K = Q diag(m) Qᵀ, seen by y and k."""
+        m, Q = torch.linalg.eigh(self.K)
+        return Spectrum(m.clamp_min(0), _project(Q, self.k) * _project(Q, self.y))
+
+    @cached_property
+    def row_sum(self) -> Spectrum:
+        """D^-1/2 (K + lam I) D^-1/2 = U diag(s) Uᵀ, seen by D^-1/2 y and D^-1/2 k."""
+        r = self.D.rsqrt()
+        s, U = torch.linalg.eigh(r.unsqueeze(-1) * self.A * r.unsqueeze(-2))
+        # s >= lam / max D in exact arithmetic (Rayleigh); rounding must not push it to 0 or below.
+        s = torch.maximum(s, self.lam / self.D.amax(-1, keepdim=True))
+        return Spectrum(s, _project(U, r * self.k) * _project(U, r * self.y))
+
+    @cached_property
+    def smoother(self) -> Spectrum:
+        """D^-1/2 K D^-1/2 = U diag(s) Uᵀ with s in [0, 1]: the averaging matrix D⁻¹K, seen by y and k / sum k."""
+        r = self.D.rsqrt()
+        s, U = torch.linalg.eigh(r.unsqueeze(-1) * self.K * r.unsqueeze(-2))
+        average = self.k / self.k.sum(-1, keepdim=True)
+        return Spectrum(s.clamp(0, 1), _project(U, r * average) * _project(U, self.y / r))
+
+    @cached_property
+    def exact(self) -> Float[Tensor, "B"]:
+        """k · (K + lam I)⁻¹ y."""
+        return self.batch.exact[:, self.n - 1]
+
+
+def ridge(K: Float[Tensor, "*batch n n"], lam: float) -> Float[Tensor, "*batch n n"]:
+    """K + lam I."""
+    return K + lam * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
+
+
+def _project(basis: Float[Tensor, "B n n"], vector: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
+    return (basis.mT @ vector.unsqueeze(-1)).squeeze(-1)

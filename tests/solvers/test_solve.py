@@ -1,0 +1,144 @@
+"""Batch = members, prefix = stand-alone problem, dtype kept, memory bounded, and mistakes answered in words."""
+
+import pytest
+import torch
+
+import layerstep as ls
+from layerstep.solvers import SOLVERS, prefixes
+
+TASK = ls.Task(N=9)
+PROMPTS = ls.sample(TASK, 6, seed=1)
+STEPS = 7  # few enough for CG to be reproducible
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_batch_is_its_members(name):
+    together = ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values
+    for b in range(PROMPTS.B):
+        alone = ls.solve(SOLVERS[name], PROMPTS[b], TASK, STEPS).values
+        torch.testing.assert_close(together[:, b : b + 1], alone, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "richardson-fixed"])
+def test_a_prefix_is_a_problem_of_its_own(name):
+    """Predictions at n <= 4 do not change when the later points are cut off (the fixed step looks at them all)."""
+    whole = ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values
+    cut = ls.solve(SOLVERS[name], ls.Prompts(PROMPTS.x[:, :5], PROMPTS.y[:, :5]), TASK, STEPS).values
+    torch.testing.assert_close(whole[..., :4], cut, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_predictions_are_linear_in_the_labels_except_for_cg(name):
+    path = ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values
+    doubled = ls.solve(SOLVERS[name], ls.Prompts(PROMPTS.x, -2 * PROMPTS.y), TASK, STEPS).values
+    torch.testing.assert_close(doubled, -2 * path, rtol=0, atol=1e-8)
+    mixed = ls.Prompts(PROMPTS.x, PROMPTS.y + PROMPTS.y.flip(0))
+    flipped = ls.Prompts(PROMPTS.x, PROMPTS.y.flip(0))
+    sum_of_parts = path + ls.solve(SOLVERS[name], flipped, TASK, STEPS).values
+    apart = (ls.solve(SOLVERS[name], mixed, TASK, STEPS).values - sum_of_parts).abs().max()
+    assert apart > 1e-2 if name.startswith("cg") else apart < 1e-8
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_the_dtype_is_kept_and_float32_agrees_to_its_precision(name):
+    task = ls.Task(N=9, sigma=0.5)
+    prompts = ls.sample(task, 6, seed=1)
+    single = ls.solve(SOLVERS[name], prompts.to(torch.float32), task, 4)
+    assert single.values.dtype == torch.float32
+    double = ls.solve(SOLVERS[name], prompts, task, 4)
+    torch.testing.assert_close(single.values.double(), double.values, rtol=0, atol=2e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_gpu_gives_the_same_numbers(name):
+    there = ls.solve(SOLVERS[name], PROMPTS.to(device="cuda"), TASK, STEPS).values
+    assert there.is_cuda
+    torch.testing.assert_close(there.cpu(), ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_blocks_of_sequences_change_nothing(name, monkeypatch):
+    whole = ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values
+    monkeypatch.setattr(prefixes, "BLOCK", 250)
+    torch.testing.assert_close(ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values, whole, rtol=0, atol=1e-8)
+    torch.testing.assert_close(ls.exact(PROMPTS, TASK), ls.exact(PROMPTS[:], TASK))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_duplicate_points_are_solved_not_divided_by(name):
+    x = PROMPTS.x.clone()
+    x[:, 1] = x[:, 0]
+    x[:3] = x[:3, :1]  # all points of three sequences the same
+    path = ls.solve(SOLVERS[name], ls.Prompts(x, PROMPTS.y), TASK, [0, 1, 5, 1000])
+    assert torch.isfinite(path.values).all()
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_labels_that_are_all_zero_predict_zero(name):
+    path = ls.solve(SOLVERS[name], ls.Prompts(PROMPTS.x, 0 * PROMPTS.y), TASK, STEPS)
+    assert path.values.abs().max() == 0
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_some_context_lengths_are_a_part_of_all(name):
+    whole = ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS)
+    part = ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS, contexts=[2, 5, 9])
+    assert part.contexts.tolist() == [2, 5, 9]
+    torch.testing.assert_close(part.values, whole.values[..., [1, 4, 8]], rtol=0, atol=1e-8)
+
+
+def test_several_solvers_share_the_work_and_report_progress():
+    seen = []
+    paths = ls.solve_all(
+        {"a": (ls.Richardson(), 5), "b": (ls.NadarayaWatson(), [0.5, 1.5])}, PROMPTS, TASK, progress=seen.append
+    )
+    assert paths["a"].S == 6
+    assert paths["b"].stages.tolist() == [0.5, 1.5]
+    assert seen == sorted(seen)
+    assert seen[-1] == 1
+
+
+def test_solvers_are_frozen_values():
+    assert ls.Richardson() == ls.Richardson()
+    assert hash(ls.Richardson()) != hash(ls.Richardson(eta=0.5))
+    with pytest.raises(AttributeError):
+        ls.Richardson().eta = 1.0
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        (-1, "steps = -1: must be an integer of at least 0"),
+        ([], "at least one number"),
+        ([3, 2], "strictly increasing"),
+        ([1, 1], "strictly increasing"),
+        ([-2, 1], "0 or more"),
+        ([0.5], "whole numbers for Preconditioned Richardson"),
+        ([float("nan")], "finite"),
+    ],
+)
+def test_bad_steps_are_refused_in_words(steps, words):
+    with pytest.raises(ls.InputError, match=words):
+        ls.solve(ls.Richardson(), PROMPTS, TASK, steps)
+
+
+@pytest.mark.parametrize(("contexts", "words"), [([], "at least one"), ([0, 2], "from 1 to 9"), ([3, 3], "increasing")])
+def test_bad_contexts_are_refused_in_words(contexts, words):
+    with pytest.raises(ls.InputError, match=words):
+        ls.solve(ls.Richardson(), PROMPTS, TASK, 3, contexts=contexts)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ls.Richardson(eta=-1.0), "eta = -1.0: must be a finite number above 0"),
+        (lambda: ls.Richardson(step="fixed"), "step = 'fixed': must be 'per-prefix'"),
+        (lambda: ls.Chebyshev(lo=1.0), "given together"),
+        (lambda: ls.Chebyshev(lo=2.0, hi=1.0), "increasing order"),
+        (lambda: ls.solve(ls.Richardson(), PROMPTS, ls.Task(d=3, N=9), 2), r"prompts\.d = 5: must be 3"),
+    ],
+)
+def test_bad_solvers_are_refused_in_words(make, words):
+    with pytest.raises(ls.InputError, match=words):
+        make()

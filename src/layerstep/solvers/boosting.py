@@ -20,7 +20,7 @@ class Boosting(Solver):
     def label(self) -> str:
         return "Smoother boosting"
 
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         """sum_k g_k (1 - (1 - s_k)^t) / s_k over the spectrum s of the smoother; the limit at s = 0 is t."""
         t = steps.to(system.y)
         s = system.smoother.values.unsqueeze(-1)

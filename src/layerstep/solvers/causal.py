@@ -39,7 +39,7 @@ class CausalBoosting(Solver):
     def label(self) -> str:
         return "Causal boosting"
 
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         lower = system.K.tril()
         average = lower / lower.sum(-1, keepdim=True)
         query = system.k / system.k.sum(-1, keepdim=True)
@@ -49,4 +49,4 @@ class CausalBoosting(Solver):
             total = total + (query * residual).sum(-1)
             totals.append(total)
             residual = residual - torch.einsum("bij,bj->bi", average, residual)
-        return torch.stack(totals)[steps]
+        return torch.stack(totals, -1)[:, steps]

@@ -33,7 +33,7 @@ class Chebyshev(Solver):
     def label(self) -> str:
         return "Chebyshev"
 
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         spectrum = system.row_sum
         s = spectrum.values
         lo = s[:, :1] if self.lo is None else torch.full_like(s[:, :1], self.lo)

@@ -20,8 +20,8 @@ class GradientDescent(Solver):
     def label(self) -> str:
         return "Gradient descent"
 
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         """sum_k g_k (1 - (1 - eta m_k (m_k + lam))^t) / (m_k + lam) over the eigenvalues m of K."""
         m, g = system.plain.values, system.plain.weights / (system.plain.values + system.lam)
         curvature = m * (m + system.lam)
-        return g.sum(-1) - power_sums(g, curvature / curvature[:, -1:], steps)
+        return g.sum(-1, keepdim=True) - power_sums(g, curvature / curvature[:, -1:], steps)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -24,12 +23,11 @@ class HeavyBall(Solver):
     def label(self) -> str:
         return "Heavy ball"
 
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
-        """The share of a component missing now and one step before moves by [[1 + beta - eta s, -beta], [1, 0]]."""
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
+        """The missing share of a component obeys e'' = (1 + beta - eta s) e' - beta e, with e(0) = e(-1) = 1."""
         s, g = system.row_sum.values, system.row_sum.weights / system.row_sum.values
         low, high = s[:, :1].sqrt(), s[:, -1:].sqrt()
         eta = 4 / (high + low).square()
         beta = ((high - low) / (high + low)).square()
-        now = torch.stack([1 + beta - eta * s, (-beta).expand_as(s)], -1)
-        before = torch.stack([torch.ones_like(s), torch.zeros_like(s)], -1)
-        return g.sum(-1) - momentum_sums(g, torch.stack([now, before], -2), steps)
+        first = 1 - eta * s
+        return g.sum(-1, keepdim=True) - momentum_sums(g, first + beta, beta.expand_as(s), first, steps)

@@ -24,17 +24,14 @@ class Nesterov(Solver):
     def label(self) -> str:
         return "Nesterov"
 
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
-        """The share (e_w, e_z) of a component still missing moves by [[(1 + beta) r, -beta], [r, 0]] a step."""
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
+        """The missing share of a component obeys e_w'' = (1 + beta) r e_w' - beta r e_w, with e_w(0) = e_z(0) = 1."""
         m, g = system.plain.values, system.plain.weights / (system.plain.values + system.lam)
         curvature = m * (m + system.lam)
         beta = nesterov_momentum(curvature)
         r = 1 - curvature / curvature[:, -1:]
-        rows = [
-            torch.stack([(1 + beta) * r, (-beta).expand_as(r)], -1),
-            torch.stack([r, torch.zeros_like(r)], -1),
-        ]
-        return g.sum(-1) - momentum_sums(g, torch.stack(rows, -2), steps)
+        first = r + beta * (r - 1)
+        return g.sum(-1, keepdim=True) - momentum_sums(g, (1 + beta) * r, beta * r, first, steps)
 
 
 def nesterov_momentum(curvature: Float[Tensor, "B n"]) -> Float[Tensor, "B 1"]:

@@ -23,7 +23,7 @@ class NewtonSchulz(Solver):
     def label(self) -> str:
         return "Newton-Schulz"
 
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         s = system.plain.values + system.lam
         rate = torch.log1p(-(s / s[:, -1:])).clamp_min(-1e5).unsqueeze(-1)
         doubled = torch.where(steps == 0, 0, 2.0 ** (steps.to(s) - 1).clamp_max(60))

@@ -28,7 +28,7 @@ class RidgePath(Solver):
     def label(self) -> str:
         return "Ridge path"
 
-    def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "B T"]:
         lam = self.scale / steps.to(system.y)  # t = 0: an infinite ridge, prediction 0
         return system.plain.sum(1 / (system.plain.values.unsqueeze(-1) + lam))
 
@@ -43,10 +43,10 @@ class NadarayaWatson(Solver):
     def label(self) -> str:
         return "Nadaraya-Watson"
 
-    def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "B T"]:
         log_k = system.k.clamp_min(torch.finfo(system.k.dtype).tiny).log()
         weights = torch.softmax(log_k.unsqueeze(-1) * steps.to(system.y), dim=1)
-        return torch.einsum("bn,bnt->tb", system.y, weights)
+        return (system.y.unsqueeze(-2) @ weights).squeeze(-2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,8 @@ class Shrinkage(Solver):
     def label(self) -> str:
         return "Shrunken KRR"
 
-    def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "T B"]:
-        return torch.outer((steps.to(system.y) / self.horizon).clamp_max(1), system.exact)
+    def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "B T"]:
+        return torch.outer(system.exact, (steps.to(system.y) / self.horizon).clamp_max(1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class NearestNeighbors(Solver):
     def label(self) -> str:
         return "KRR on nearest points"
 
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         order = torch.argsort(system.k, dim=-1, descending=True, stable=True)
         return krr_point_by_point(system, order, steps)
 
@@ -90,17 +90,17 @@ class RecursiveKRR(Solver):
     def label(self) -> str:
         return "KRR on the last points" if self.newest_first else "Recursive KRR"
 
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         order = torch.arange(system.n, device=system.y.device)
         order = order.flip(0) if self.newest_first else order
         return krr_point_by_point(system, order.expand(len(system.y), -1), steps)
 
 
-def krr_point_by_point(system: System, order: Int[Tensor, "B n"], steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+def krr_point_by_point(system: System, order: Int[Tensor, "B n"], steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
     """KRR on the first t points of `order`, all t from one Cholesky factor: a running sum of (L⁻¹k)_i (L⁻¹y)_i."""
     K = system.K.gather(1, order.unsqueeze(-1).expand_as(system.K))
     K = K.gather(2, order.unsqueeze(-2).expand_as(system.K))
     both = torch.stack([system.k.gather(1, order), system.y.gather(1, order)], -1)
     solved = torch.linalg.solve_triangular(torch.linalg.cholesky(ridge(K, system.lam)), both, upper=False)
     sums = torch.nn.functional.pad(solved.prod(-1).cumsum(-1), (1, 0))
-    return sums[:, steps.clamp_max(system.n)].T
+    return sums[:, steps.clamp_max(system.n)]

@@ -1,8 +1,8 @@
 """Sums of powers over a spectrum, for many exponents at once.
 
-After t steps a stationary iteration leaves the fraction q_k^t of component k (first order), or the first entry of
-C_k^t (1, 1) with a 2 x 2 matrix C_k (with momentum). Solvers need sum_k g_k q_k^t for hundreds of t. Writing
-t = m i + j turns the hundreds of powers into about 2 sqrt(T) and the sums into one matrix product a system.
+After t steps a stationary iteration leaves the fraction e_k(t) = q_k^t of component k; with momentum the fractions
+obey e_k(t+1) = a_k e_k(t) - b_k e_k(t-1). Solvers need sum_k g_k e_k(t) for hundreds of t. Writing t = high + low
+turns the hundreds of powers into about 2 √T, and the sums into one matrix product a system.
 """
 
 from __future__ import annotations
@@ -10,69 +10,86 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Int, Num
+from jaxtyping import Float, Int
 from torch import Tensor
 
 Weights = Float[Tensor, "B n"]
-Steps = Num[Tensor, "T"]
-Sums = Float[Tensor, "T B"]
+Steps = Int[Tensor, "T"]
+Sums = Float[Tensor, "B T"]
 
 
-def power_sums(weights: Weights, decrement: Float[Tensor, "B n"], steps: Int[Tensor, "T"]) -> Sums:
+def power_sums(weights: Weights, decrement: Float[Tensor, "B n"], steps: Steps) -> Sums:
     """sum_k weights_k (1 - decrement_k)^t for every t in `steps`.
 
     Powers are exp(t log1p(-decrement)): forming 1 - decrement first would lose the digits of small decrements.
     """
     size = torch.where(decrement < 1, torch.log1p(-decrement), torch.log(decrement - 1))
-    size = size.nan_to_num(nan=-1e5).clamp_min(-1e5)  # 1 - decrement = 0: exp(-1e5 t) is 0, and 1 at t = 0
-    negative = decrement > 1
+    size = size.clamp_min(-1e5).unsqueeze(-1)  # where 1 - decrement is 0: exp(-1e5 t) is 0, and 1 at t = 0
+    negative = (decrement > 1).unsqueeze(-1)
+    any_negative = bool(negative.any())
 
     def powers(exponents: Tensor) -> Tensor:
-        exponents = exponents.to(size)
-        flip = negative.unsqueeze(-1) & (exponents % 2 == 1)
-        value = torch.exp(size.unsqueeze(-1) * exponents)
-        return torch.where(flip, -value, value)
+        value = torch.exp(size * exponents.to(size))
+        return torch.where(negative & (exponents % 2 == 1), -value, value) if any_negative else value
 
     high, low, pick = _split(steps)
-    table = (weights.unsqueeze(-1) * powers(high)).mT @ powers(low)
-    return pick(table)
+    return ((weights.unsqueeze(-1) * powers(high)).mT @ powers(low)).flatten(1)[:, pick]
 
 
-def momentum_sums(weights: Weights, matrix: Float[Tensor, "B n 2 2"], steps: Int[Tensor, "T"]) -> Sums:
-    """sum_k weights_k e_k(t), e_k(t) the first entry of matrix_k^t (1, 1), for every t in `steps`."""
+def momentum_sums(
+    weights: Weights, a: Float[Tensor, "B n"], b: Float[Tensor, "B n"], first: Float[Tensor, "B n"], steps: Steps
+) -> Sums:
+    """sum_k weights_k e_k(t), where e(0) = 1, e(1) = first, e(t+1) = a e(t) - b e(t-1).
+
+    The shift C: e(t) -> e(t+1) obeys C² = a C - b, so C^h = p C + r with numbers p, r: e(h + l) = p e(l+1) + r e(l).
+    """
     high, low, pick = _split(steps)
-    squares = _squares(matrix, int(max(high.max(), low.max())))
-    rows = torch.zeros(*matrix.shape[:2], len(low), 2).to(matrix)
-    rows[..., 0] = 1
-    columns = torch.ones(*matrix.shape[:2], 2, len(high)).to(matrix)
-    for bit, square in enumerate(squares):
-        in_low, in_high = ((low >> bit) & 1) == 1, ((high >> bit) & 1) == 1
-        rows[:, :, in_low] = rows[:, :, in_low] @ square
-        columns[..., in_high] = square @ columns[..., in_high]
-    left = (weights.unsqueeze(-1).unsqueeze(-1) * columns).flatten(1, 2).mT  # [B, high, n 2]
-    right = rows.transpose(2, 3).flatten(1, 2)  # [B, n 2, low]
-    return pick(left @ right)
+    p, r = _shift_powers(a, b, high)
+    p_low, r_low = _shift_powers(a, b, low)
+    now = p_low * first.unsqueeze(-1) + r_low
+    after = p_low * (a * first - b).unsqueeze(-1) + r_low * first.unsqueeze(-1)
+    left = weights.unsqueeze(-1) * torch.cat([p, r], -1).unflatten(-1, (2, -1)).movedim(2, 0)
+    table = left[0].mT @ after + left[1].mT @ now
+    return table.flatten(1)[:, pick]
 
 
-def _split(steps: Int[Tensor, "T"]):
-    """Exponents `high` (multiples of m) and `low` (below m) whose sums hold all steps, and the picker of those sums."""
-    top = int(steps.max())
-    m = math.isqrt(top) + 1
-    high, high_index = torch.unique(steps // m * m, return_inverse=True)
-    low, low_index = torch.unique(steps % m, return_inverse=True)
+def _shift_powers(a: Float[Tensor, "B n"], b: Float[Tensor, "B n"], exponents: Int[Tensor, "E"]):
+    """p, r [B, n, E] with C^t = p_t C + r_t where C² = a C - b, for increasing t in `exponents`."""
+
+    def times(x: tuple[Tensor, Tensor], y: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        both = x[0] * y[0]
+        return a * both + x[0] * y[1] + x[1] * y[0], x[1] * y[1] - b * both
+
+    doubled = [(torch.ones_like(a), torch.zeros_like(a))]  # C, C², C⁴, ...
+    jumps: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def power(t: int) -> tuple[Tensor, Tensor]:
+        while 2 ** len(doubled) <= t:
+            doubled.append(times(doubled[-1], doubled[-1]))
+        value = (torch.zeros_like(a), torch.ones_like(a))
+        for bit in range(t.bit_length()):
+            if t >> bit & 1:
+                value = times(value, doubled[bit])
+        return value
+
+    now, value, powers = 0, (torch.zeros_like(a), torch.ones_like(a)), []
+    for t in exponents.tolist():
+        if t > now:
+            if t - now not in jumps:
+                jumps[t - now] = power(t - now)
+            value, now = times(value, jumps[t - now]), t
+        powers.append(value)
+    p, r = zip(*powers, strict=True)
+    return torch.stack(p, -1), torch.stack(r, -1)
+
+
+def _split(steps: Steps) -> tuple[Tensor, Tensor, Tensor | slice]:
+    """Exponents `high` (multiples of m) and `low` (below m) whose sums hold all steps, and where in their table."""
+    m = math.isqrt(int(steps[-1])) + 1
+    high, row = torch.unique(steps // m * m, return_inverse=True)
+    low, column = torch.unique(steps % m, return_inverse=True)
     if len(high) * len(low) > 4 * len(steps):  # scattered steps share no powers: take each as it is
-        high, high_index = steps.new_zeros(1), torch.zeros_like(steps)
-        low, low_index = steps, torch.arange(len(steps), device=steps.device)
-
-    def pick(table: Float[Tensor, "B high low"]) -> Sums:
-        return table[:, high_index, low_index].T
-
-    return high, low, pick
-
-
-def _squares(matrix: Float[Tensor, "B n 2 2"], top: int) -> list[Tensor]:
-    """matrix^1, matrix^2, matrix^4, ... as many as the binary digits of `top` ask for."""
-    squares = [matrix]
-    while 2 ** len(squares) <= top:
-        squares.append(squares[-1] @ squares[-1])
-    return squares
+        return steps.new_zeros(1), steps, slice(None)
+    pick = row * len(low) + column
+    consecutive = bool((pick == torch.arange(len(pick), device=pick.device)).all())
+    return high, low, slice(len(pick)) if consecutive else pick

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float, Num
@@ -43,23 +45,42 @@ def solve_all(
     """
     chosen = _contexts(contexts, prompts.N)
     numbers = {name: step_numbers(steps, solver) for name, (solver, steps) in solvers.items()}
-    values = {name: prompts.y.new_empty(len(steps), prompts.B, len(chosen)) for name, steps in numbers.items()}
+    # Context length first while they are filled, so that every solver writes one contiguous piece.
+    values = {name: prompts.y.new_empty(len(chosen), prompts.B, len(steps)) for name, steps in numbers.items()}
     longest = max(len(steps) for steps in numbers.values())
     block = max(1, BLOCK // ((prompts.N + 1) * max(prompts.N + 1, longest)))
-    for start in range(0, prompts.B, block):
-        rows = slice(start, start + block)
-        batch = Batch.of(prompts[rows], task)
-        for column, n in enumerate(chosen):
-            system = batch.system(n)
-            for name, (solver, _) in solvers.items():
-                steps = numbers[name].to(prompts.y.device)
-                values[name][:, rows, column] = solver.predictions(system, steps)
-            if progress is not None:
-                progress((start + (column + 1) / len(chosen) * min(block, prompts.B - start)) / prompts.B)
+    with _threads(prompts.y.device) as pool:
+        for start in range(0, prompts.B, block):
+            rows = slice(start, min(start + block, prompts.B))
+            batch = Batch.of(prompts[rows], task)
+
+            def fill(column: int, rows: slice = rows, batch: Batch = batch) -> None:
+                system = batch.system(chosen[column])
+                for name, (solver, _) in solvers.items():
+                    values[name][column, rows] = solver.predictions(system, numbers[name].to(prompts.y.device))
+
+            for done, _ in enumerate(pool.map(fill, reversed(range(len(chosen)))), start=1):
+                if progress is not None:
+                    progress((start + done / len(chosen) * (rows.stop - start)) / prompts.B)
     return {
-        name: Path(values[name], numbers[name].double(), solver.label, torch.tensor(chosen))
+        name: Path(
+            values.pop(name).permute(2, 1, 0).contiguous(), numbers[name].double(), solver.label, torch.tensor(chosen)
+        )
         for name, (solver, _) in solvers.items()
     }
+
+
+@contextmanager
+def _threads(device: torch.device) -> Iterator[ThreadPoolExecutor]:
+    """One thread a system on a CPU: small matrices gain nothing from threads inside one decomposition."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        workers = count if device.type == "cpu" else 1
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield pool
+    finally:
+        torch.set_num_threads(count)
 
 
 def exact(prompts: Prompts, task: Task) -> Float[Tensor, "B N"]:

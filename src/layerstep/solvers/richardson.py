@@ -40,7 +40,7 @@ class Richardson(Solver):
             return "Preconditioned Richardson"
         return "Richardson" if self.step == "per-prefix" and self.eta is None else "Richardson, fixed step"
 
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         """sum_k g_k (1 - (1 - eta s_k)^t) / s_k over the spectrum s of P^-1/2 (K + lam I) P^-1/2."""
         if self.preconditioner == "row-sum":
             s, g = system.row_sum.values, system.row_sum.weights
@@ -52,4 +52,4 @@ class Richardson(Solver):
             decrement = (s / system.batch.eig_max.unsqueeze(-1)).clamp_max(1)
         else:
             decrement = s / s[:, -1:]
-        return (g / s).sum(-1) - power_sums(g / s, decrement, steps)
+        return (g / s).sum(-1, keepdim=True) - power_sums(g / s, decrement, steps)

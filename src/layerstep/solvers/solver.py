@@ -25,7 +25,7 @@ class Solver(ABC):
         """The name in figures and tables."""
 
     @abstractmethod
-    def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "B T"]:
         """k · w_t for every t in `steps` (increasing), one prefix length, all sequences."""
 
 
@@ -36,17 +36,17 @@ class IterativeSolver(Solver):
     def iterates(self, system: System) -> Iterator[Float[Tensor, "B n"]]:
         """Coefficients w_0, w_1, ...; when the iterator ends the last one stands for all later steps."""
 
-    def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "T B"]:
+    def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "B T"]:
         wanted = steps.tolist()
-        out = torch.empty(len(wanted), len(system.y), dtype=system.y.dtype, device=system.y.device)
+        out = torch.empty(len(system.y), len(wanted), dtype=system.y.dtype, device=system.y.device)
         filled = 0
         prediction = torch.zeros_like(system.y[:, 0])
         for step, w in enumerate(self.iterates(system)):
             prediction = (system.k * w).sum(-1)
             if step == wanted[filled]:
-                out[filled] = prediction
+                out[:, filled] = prediction
                 filled += 1
                 if filled == len(wanted):
                     return out
-        out[filled:] = prediction
+        out[:, filled:] = prediction.unsqueeze(-1)
         return out

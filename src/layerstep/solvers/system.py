@@ -20,9 +20,9 @@ class Spectrum:
     values: Float[Tensor, "B n"]
     weights: Float[Tensor, "B n"]
 
-    def sum(self, filter: Float[Tensor, "B n T"]) -> Float[Tensor, "T B"]:
+    def sum(self, filter: Float[Tensor, "B n T"]) -> Float[Tensor, "B T"]:
         """sum_k weight_k filter_k, for every step at once."""
-        return torch.einsum("bk,bkt->tb", self.weights, filter)
+        return (self.weights.unsqueeze(-2) @ filter).squeeze(-2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,8 @@
+"""A transformer whose weights are written: named stream, blocks, schemes, certificates."""
+
+from layerstep.construction.certificate import Certificate, Prediction
+from layerstep.construction.construct import SCHEMES, construct
+from layerstep.construction.network import Construction
+from layerstep.construction.stream import Stream
+
+__all__ = ["SCHEMES", "Certificate", "Construction", "Prediction", "Stream", "construct"]

@@ -1,0 +1,163 @@
+"""What is promised, and what holds: a-priori certificates of a network, a-posteriori bounds of a prediction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.errors import InputError
+from layerstep.tasks.kernels import gaussian
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number of the certificate, with the sentence or formula that says what it is."""
+
+    name: str
+    value: float
+    meaning: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """|read-out - exact kernel ridge regression| <= bound, for every prompt that meets the assumptions.
+
+    `bound` is None when only a depth was asked for and no theorem covers it. `trivial` is what the constant
+    prediction 0 achieves: a bound above it says nothing. `parameters` counts every block's weights,
+    `stored` counts shared weights once.
+    """
+
+    scheme: str
+    bound: float | None
+    trivial: float | None
+    L: int
+    depth: int
+    width: int
+    heads: int
+    parameters: int
+    stored: int
+    assumptions: str
+    constants: tuple[Constant, ...] = field(repr=False)
+
+    @property
+    def vacuous(self) -> bool:
+        return self.bound is not None and self.trivial is not None and self.bound >= self.trivial
+
+    def __getitem__(self, name: str) -> float:
+        for constant in self.constants:
+            if constant.name == name:
+                return constant.value
+        raise KeyError(f"{name!r}: this certificate has {', '.join(c.name for c in self.constants)}")
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """(name, value, meaning), for a table."""
+        if self.bound is None:
+            bound = ("bound", "none", "a depth was asked for, not an error; every prediction has its own bound")
+        else:
+            note = " (says nothing: predicting 0 does as well)" if self.vacuous else ""
+            bound = ("bound", f"{self.bound:.4g}", f"|read-out - exact KRR| at most this{note}")
+        counts = [
+            ("L", f"{self.L:,}", "iterations"),
+            ("depth", f"{self.depth:,}", "blocks"),
+            ("width", f"{self.width:,}", "hidden units of the widest MLP"),
+            ("heads", str(self.heads), "attention heads of a block"),
+            ("parameters", f"{self.parameters:,}", f"weights of all blocks; {self.stored:,} stored, the rest shared"),
+        ]
+        constants = [(c.name, _number(c.value), c.meaning) for c in self.constants]
+        return [bound, *counts, *constants, ("assumes", "", self.assumptions)]
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
+        lines = [f"  {name:<{first}}  {value:>{second}}  {meaning}" for name, value, meaning in rows]
+        return "\n".join([f"certificate of the {self.scheme} network", *lines])
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("scheme", "bound", "trivial", "vacuous", "L", "depth", "width", "heads", "parameters", "stored")
+        plain = {name: getattr(self, name) for name in (*names, "assumptions")}
+        return plain | {"constants": {c.name: c.value for c in self.constants}}
+
+
+def _number(value: float) -> str:
+    whole = isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e15)
+    return f"{int(value):,}" if whole else f"{value:.6g}"
+
+
+@dataclass(frozen=True)
+class Precondition:
+    """One condition of a theorem: what was given, what is allowed and why, what to do."""
+
+    ok: bool
+    given: str
+    allowed: str
+    remedy: str
+
+
+def require_all(what: str, preconditions: Sequence[Precondition]) -> None:
+    """Raise one InputError that lists every precondition that fails."""
+    failed = [p for p in preconditions if not p.ok]
+    if failed:
+        lines = [f"{p.given}: must be {p.allowed}. {p.remedy}" for p in failed]
+        raise InputError(lines[0] if len(lines) == 1 else "\n  ".join([f"{what}: {len(lines)} reasons.", *lines]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """value [M] and bound [M]: |value - exact KRR| <= bound = iteration + readout + arithmetic, for this prompt.
+
+    iteration: the system that was not solved to the end, c_q |y - (K + lam I) w|. readout: |value - k_q·w|.
+    arithmetic: rounding in the evaluation of these two. `promised` [M] is the a-priori bound with this prompt's
+    own labels, None where no theorem covers it.
+    """
+
+    value: Float[Tensor, "M"]
+    bound: Float[Tensor, "M"]
+    iteration: Float[Tensor, "M"]
+    readout: Float[Tensor, "M"]
+    arithmetic: Float[Tensor, "M"]
+    promised: float | None = None
+
+
+def certify(
+    x: Float[Tensor, "n d"],
+    y: Float[Tensor, "n"],
+    xq: Float[Tensor, "M d"],
+    w: Float[Tensor, "n"],
+    value: Float[Tensor, "M"],
+    v: float,
+    lam: float,
+    promised: float | None = None,
+) -> Prediction:
+    """|value - f*(q)| <= |value - k_q·w| + c_q |y - (K + lam I) w|, c_q = min(1/2, |k_q| / √lam) / √lam.
+
+    Holds for any w and any value, whatever network or precision they came from: w - w* = -(K + lam I)^-1 r with the
+    residual r, and |(K + lam I)^-1 k_q| <= c_q since k_q = K^{1/2} h with |h| <= 1. Evaluated in float64.
+    """
+    x, y, xq, w = (tensor.to("cpu", torch.float64) for tensor in (x, y, xq, w))
+    out = value.to("cpu", torch.float64)
+    n, d = x.shape
+    u = torch.finfo(torch.float64).eps / 2
+    K, k_q = gaussian(x, x, v), gaussian(xq, x, v)
+    residual = y - (K @ w + lam * w)
+    c_q = (k_q.norm(dim=1) / math.sqrt(lam)).clamp(max=0.5) / math.sqrt(lam)
+    iteration = c_q * residual.norm()
+    readout = (out - k_q @ w).abs()
+    # A kernel value exp(-t) carries the relative error of t, (d + 6) u, as the absolute error (d + 6) u t exp(-t)
+    # <= (d + 6) u / e; a sum of n terms adds n u of the sum of their sizes, and each product another u or two.
+    size = w.abs()
+    kernel_error = (d + 6) / math.e * size.sum()
+    in_residual = (n + 4) * (K @ size + lam * size) + kernel_error + 2 * y.abs()
+    in_readout = (n + 4) * (k_q @ size) + kernel_error + out.abs()
+    arithmetic = u * (c_q * in_residual.norm() + in_readout + (n + 8) * (iteration + readout))
+    # Twice the first-order rounding bound covers its own rounding and the higher orders.
+    arithmetic = 2 * arithmetic
+    bound = iteration + readout + arithmetic
+    return Prediction(
+        value=value, bound=bound, iteration=iteration, readout=readout, arithmetic=arithmetic, promised=promised
+    )

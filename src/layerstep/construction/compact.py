@@ -1,0 +1,77 @@
+"""scheme="compact": a sink instead of a preconditioner. One head, masks 0 and -inf, width 6, L + 1 blocks.
+
+With a large sink weight a, attention returns kernel sums instead of kernel averages: p_i = -a / (a + D_i) (K w)_i.
+The network iterates on (K + lam I) w = y itself, whose spectrum is in [lam, lam + N] for every prompt of at most N
+points, and reads out through the same sink. No spline, no range of x, y or w enters.
+
+    block 1       MLP: w = c = a_0 y
+    blocks 2..L   attention: p = -a / (a + D_i) (K w)_i;  MLP: u = a_l (y + p - lam w) + b_l c, w += u, c = u, p = 0
+    block L + 1   attention: y of a query = a / (a + D_q) k_q·w
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from layerstep.construction.blocks import Block, Mask
+from layerstep.construction.certificate import Certificate, Constant
+from layerstep.construction.parts import (
+    SINK_AND_TRAIN,
+    Read,
+    attention,
+    first_step,
+    linear_steps,
+    sink_readout,
+)
+from layerstep.construction.scheme import Blocks, SinkScheme
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compact(SinkScheme):
+    """|out - f*(q)| <= B/2 [phi / √(1 - δ) + δ / (1 - δ) + δ (1 + phi) / √(1 - δ)], δ = N / a, B = |y| / √lam.
+
+    Proof. With G² = a / (a + D) the iteration matrix G² K + lam I is similar to G K G + lam I, whose spectrum
+    is in [lam, lam + N]. Truncation costs phi max_t √t / (t + lam) |G^-1 y| = phi B / (2 √(1 - δ)). The fixed
+    point w~ has (K + lam I)(w~ - w*) = (I - G²) K w~ with |K w~| <= |y| / (1 - δ), the second term. The read-out
+    multiplies by a / (a + D_q), the third.
+    """
+
+    @staticmethod
+    def relative_bound(phi: float, delta: float) -> float:
+        root = math.sqrt(1 - delta)
+        return 0.5 * (phi / root + delta / (1 - delta) + delta * (1 + phi) / root)
+
+    @staticmethod
+    def interval(N: int, lam: float) -> tuple[float, float]:
+        """The eigenvalues of K + lam I, for any n <= N points."""
+        return lam, lam + N
+
+    def blocks(self) -> Blocks:
+        stream, v = self.stream, self.v
+        step_a, step_b = self.steps.coefficients(self.L)
+        kernel_sum = Read(source="w", target="p", factor=-self.a, mask=Mask(train=SINK_AND_TRAIN), sink=self.a)
+        read = attention(stream, v, kernel_sum)
+        residual = {"y": 1.0, "p": 1.0, "w": -self.lam}
+        steps = linear_steps(stream, residual, step_a[1:], step_b[1:])
+        first = [Block(None, first_step(stream, "y", step_a[0]))]
+        return Blocks([first, *([Block(read, mlp)] for mlp in steps)], [sink_readout(stream, v, self.a)])
+
+    def certificate(self, counts: dict[str, int]) -> Certificate:
+        B = self.B
+        return Certificate(
+            scheme="compact",
+            bound=self.bound(B),
+            trivial=None if B is None else B / 2,
+            L=self.L,
+            **counts,
+            assumptions="n <= N training tokens; |y_i| <= B_y; exact arithmetic",
+            constants=(
+                Constant("a", self.a, "weight of the sink"),
+                Constant("delta", self.N / self.a, "leakage of the sink, N / a"),
+                Constant("phi", self.steps.contraction(self.L), "contraction of the L steps"),
+                Constant("lo", self.steps.lo, "least eigenvalue of K + lam I, lam"),
+                Constant("hi", self.steps.hi, "largest eigenvalue of K + lam I, lam + N"),
+                *(() if B is None else (Constant("B", B, "largest |y| / √lam, B_y √(N / lam)"),)),
+            ),
+        )

@@ -1,0 +1,150 @@
+"""`construct`: arguments to a scheme, with every reason at once when there is none."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import torch
+
+from layerstep.construction.certificate import Precondition, require_all
+from layerstep.construction.chebyshev import Chebyshev, Richardson, Steps
+from layerstep.construction.compact import Compact
+from layerstep.construction.exact import Exact
+from layerstep.construction.network import Construction
+from layerstep.construction.scheme import depth_and_sink
+from layerstep.errors import require, require_choice, require_count, require_positive
+
+SCHEMES = ("paper", "exact", "compact")
+# Where no error is asked for, the sink leaks this fraction: below what float64 rounding does to the same numbers.
+_LEAK = 2.0**-43
+
+
+def construct(
+    d: int,
+    N: int,
+    v: float,
+    lam: float,
+    *,
+    B_x: float | None = None,
+    B_y: float | None = None,
+    scheme: str = "paper",
+    eps: float | None = None,
+    error: float | None = None,
+    eta: float | None = None,
+    c: float | None = 0.5,
+    L: int | None = None,
+    rho: float | None = None,
+    heads: int = 2,
+    dtype: torch.dtype = torch.float64,
+    device: str | torch.device = "cpu",
+) -> Construction:
+    """A transformer that predicts with f*(q) = k_q·(K + lam I)^-1 y, K the Gaussian kernel of bandwidth v.
+
+    d, N: dimension and number of examples. lam: the ridge (the paper's lam_0 N). Every |x| <= B_x, |y_i| <= B_y.
+    Give one of `error`, the guaranteed distance to f*; `eps`, the theorem's tolerance (paper scheme, error
+    C_sys eps); `L`, a number of iterations, whatever that guarantees.
+
+    scheme   "paper": the theorem's network, 2L + 5 blocks. "exact": the row-sum preconditioned iteration without
+             approximation. "compact": the smallest, without preconditioner.
+    eta      a constant step: Richardson's iteration. Left out: the paper's largest step (paper), Chebyshev
+             coefficients (exact, compact).
+    c        the constant of the theorem, eps < c < 1 (paper scheme); None for 2 eps.
+    rho      preconditioner D + rho I (exact scheme). Left out: 0, the paper's, with eta; lam without.
+    heads    2 for L + 1 blocks, 1 for 2L + 1 (exact scheme).
+    """
+    arguments = {name: value for name, value in locals().items() if name not in ("dtype", "device")}
+    require_count(d=d, N=N)
+    require_positive(v=v, lam=lam)
+    optional = {"B_x": B_x, "B_y": B_y, "eps": eps, "error": error, "eta": eta}
+    require_positive(**{name: value for name, value in optional.items() if value is not None})
+    require_choice("scheme", scheme, SCHEMES)
+    if L is not None:
+        require_count(L=L)
+    if scheme == "paper":
+        from layerstep.construction.paper import plan
+
+        made = plan(d, N, v, lam, B_x=B_x, B_y=B_y, eps=eps, error=error, eta=eta, c=c, L=L)
+    else:
+        made = _sink_scheme(scheme, d, N, v, lam, B_y, eps, error, eta, L, rho, heads)
+        require(
+            made.a < torch.finfo(dtype).max,
+            "dtype",
+            dtype,
+            f"large enough for the sink weight {made.a:.2g}",
+            "Ask for a larger error, or use float32 or float64.",
+        )
+    u = torch.finfo(dtype).eps / 2
+    require(
+        lam / N > 4 * u,
+        "dtype",
+        dtype,
+        f"precise enough for lam / N = {lam / N:.2g} > 4 u = {4 * u:.2g}",
+        "Rounded attention weights can make the system indefinite: use float64 or a larger lam.",
+    )
+    network = Construction(made, arguments).to(device=device, dtype=dtype)
+    certificate = network.certificate
+    if certificate.vacuous and (eps is not None or error is not None):
+        warnings.warn(
+            f"the bound {certificate.bound:.3g} says nothing: predicting 0 has error at most "
+            f"{certificate.trivial:.3g}. Ask for a smaller error. Bounds of single predictions still hold.",
+            stacklevel=2,
+        )
+    return network
+
+
+def _sink_scheme(
+    scheme: str,
+    d: int,
+    N: int,
+    v: float,
+    lam: float,
+    B_y: float | None,
+    eps: float | None,
+    error: float | None,
+    eta: float | None,
+    L: int | None,
+    rho: float | None,
+    heads: int,
+) -> Compact | Exact:
+    require_all(
+        f'scheme="{scheme}" cannot be built',
+        [
+            Precondition(
+                (error is None) != (L is None),
+                f"error = {error} and L = {L}",
+                "one of the two, not both",
+                "error asks for a guarantee, L for a number of iterations.",
+            ),
+            Precondition(eps is None, f"eps = {eps}", 'left out: it is the tolerance of scheme="paper"', "Use error."),
+            Precondition(
+                error is None or B_y is not None,
+                "B_y = None",
+                "the largest |y_i| when an error is asked for",
+                "The guaranteed error is a multiple of it.",
+            ),
+            Precondition(heads in (1, 2), f"heads = {heads}", "1 or 2", "2 heads need half the blocks."),
+            Precondition(
+                rho is None or (scheme == "exact" and 0 <= rho < math.inf),
+                f"rho = {rho}",
+                'a finite number of at least 0, for scheme="exact"',
+                "Leave it out.",
+            ),
+        ],
+    )
+    if scheme == "exact":
+        rho = rho if rho is not None else (0.0 if eta is not None else lam)
+        lo, hi = Exact.interval(N, lam, rho)
+    else:
+        lo, hi = Compact.interval(N, lam)
+    steps: Steps = Chebyshev(lo=lo, hi=hi) if eta is None else Richardson(lo=lo, hi=hi, eta=eta)
+    kind: Any = Exact if scheme == "exact" else Compact
+    if error is not None and B_y is not None:
+        target = error / (B_y * math.sqrt(N / lam))
+        phi, delta = (0.75 * target, 0.49 * target) if scheme == "exact" else (target, 0.495 * target)
+        L, a = depth_and_sink(kind.relative_bound, steps, N, target, phi, delta)
+    else:
+        a = N / _LEAK
+    extra = {"rho": rho, "heads": heads} if scheme == "exact" else {}
+    return kind(d=d, N=N, v=v, lam=lam, B_y=B_y, steps=steps, L=L, a=a, **extra)

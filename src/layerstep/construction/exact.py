@@ -1,0 +1,101 @@
+"""scheme="exact": the row-sum preconditioned iteration, to rounding. Width 6, masks 0 and -inf, no spline.
+
+    P^-1 (K + lam I) w = P^-1 y,   P = D + rho I,   D = diag(K 1)
+
+Two reads of a coordinate g, with sink weights rho and 1 + rho (for rho = 0 the dummy is masked in read A):
+    A_i = Σ_j K_ij g_j / (D_i + rho)             keys: the dummy and all training tokens
+    B_i = Σ_{j≠i} K_ij g_j / (D_i + rho)         keys: the dummy and all training tokens but i itself
+The normalisers agree because K_ii = 1 goes from the sum into the sink. So A - B = g_i / (D_i + rho) and
+(1 + lam) A - lam B = ((K + lam I) g)_i / (D_i + rho), exactly.
+
+    read-in    beta = A[y] - B[y] = P^-1 y;  MLP: w = c = a_0 beta
+    iteration  p = -(1 + lam) A[w] + lam B[w];  MLP: u = a_l (beta + p) + b_l c, w += u, c = u, p = 0
+    read-out   y of a query = a / (a + D_q) k_q·w
+
+heads=2 does both reads in one block (L + 1 blocks), heads=1 in two (2L + 1 blocks). rho = 0 is the paper's
+preconditioner; rho = lam has the narrower spectrum [lam / (lam + N), 1].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from layerstep.construction.blocks import MLP, Attention, Block, Mask
+from layerstep.construction.certificate import Certificate, Constant
+from layerstep.construction.parts import (
+    SINK_AND_TRAIN,
+    Read,
+    attention,
+    first_step,
+    linear_steps,
+    sink_readout,
+)
+from layerstep.construction.scheme import Blocks, SinkScheme
+
+OTHERS = Mask(train=("dummy", "others"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact(SinkScheme):
+    """|out - f*(q)| <= B [phi + δ (1/2 + phi)], δ = N / a, B = |y| / √lam.
+
+    Proof. The error polynomial of P^-1 (K + lam I) is self-adjoint in the inner product of K + lam I, where
+    |w*| <= B and the dual norm of k_q is at most 1: the iteration costs phi B. Then |k_q·w| <= (1/2 + phi) B,
+    and the sink takes the fraction D_q / (a + D_q) <= δ of it.
+    """
+
+    rho: float
+    heads: int = 2
+
+    @staticmethod
+    def relative_bound(phi: float, delta: float) -> float:
+        return phi + delta * (0.5 + phi)
+
+    @staticmethod
+    def interval(N: int, lam: float, rho: float) -> tuple[float, float]:
+        """Eigenvalues of (D + rho I)^-1 (K + lam I): at least lam / (rho + N), at most max (D_i + lam) / (D_i + rho)."""
+        return lam / (rho + N), max((D_i + lam) / (D_i + rho) for D_i in (1, N))
+
+    def blocks(self) -> Blocks:
+        step_a, step_b = self.steps.coefficients(self.L)
+        read_y = self._reads("y", "beta", 1.0, -1.0)
+        read_w = self._reads("w", "p", -(1 + self.lam), self.lam)
+        steps = linear_steps(self.stream, {"beta": 1.0, "p": 1.0}, step_a[1:], step_b[1:])
+        first = _before(first_step(self.stream, "beta", step_a[0]), read_y)
+        readout = sink_readout(self.stream, self.v, self.a)
+        return Blocks([first, *(_before(mlp, read_w) for mlp in steps)], [readout])
+
+    def _reads(self, source: str, target: str, factor_A: float, factor_B: float) -> list[Attention]:
+        """target += factor_A A[source] + factor_B B[source]: one attention of two heads, or two of one."""
+        everyone = Mask(train=SINK_AND_TRAIN if self.rho > 0 else ("train",))
+        # For rho = 0 the dummy is masked, and its weight 1 is never looked at.
+        A = Read(source=source, target=target, factor=factor_A, mask=everyone, sink=self.rho or 1.0)
+        B = Read(source=source, target=target, factor=factor_B, mask=OTHERS, sink=1 + self.rho)
+        if self.heads == 2:
+            return [attention(self.stream, self.v, A, B)]
+        return [attention(self.stream, self.v, A), attention(self.stream, self.v, B)]
+
+    def certificate(self, counts: dict[str, int]) -> Certificate:
+        B = self.B
+        return Certificate(
+            scheme="exact",
+            bound=self.bound(B),
+            trivial=None if B is None else B / 2,
+            L=self.L,
+            **counts,
+            assumptions="n <= N training tokens; |y_i| <= B_y; exact arithmetic",
+            constants=(
+                Constant("rho", self.rho, "preconditioner D + rho I"),
+                Constant("a", self.a, "weight of the sink in the read-out"),
+                Constant("delta", self.N / self.a, "leakage of the read-out, N / a"),
+                Constant("phi", self.steps.contraction(self.L), "contraction of the L steps"),
+                Constant("lo", self.steps.lo, "least eigenvalue, lam / (rho + N)"),
+                Constant("hi", self.steps.hi, "largest eigenvalue, max (D_i + lam) / (D_i + rho)"),
+                *(() if B is None else (Constant("B", B, "largest |y| / √lam, B_y √(N / lam)"),)),
+            ),
+        )
+
+
+def _before(mlp: MLP, reads: list[Attention]) -> list[Block]:
+    """A block for each attention; the last has the MLP."""
+    return [*(Block(read, None) for read in reads[:-1]), Block(reads[-1], mlp)]

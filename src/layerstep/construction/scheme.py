@@ -1,0 +1,123 @@
+"""What a scheme is: a frozen value that knows its blocks, its certificate and what it demands of a prompt."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from layerstep.construction.blocks import Block
+from layerstep.construction.certificate import Certificate, Precondition
+from layerstep.construction.chebyshev import Steps
+from layerstep.construction.stream import Stream
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """`iterations[l]` ends with w_{l+1} in the stream; `readout` writes the prediction to y of the queries."""
+
+    iterations: list[list[Block]]
+    readout: list[Block]
+
+    def all(self) -> list[Block]:
+        return [block for group in self.iterations for block in group] + self.readout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme(ABC):
+    """A network for prompts of N examples in dimension d, Gaussian kernel of bandwidth v, ridge lam."""
+
+    d: int
+    N: int
+    v: float
+    lam: float
+
+    # Prompts shorter than N, several queries at once, shifted inputs: spline networks take none of these.
+    flexible: ClassVar[bool]
+
+    @property
+    def stream(self) -> Stream:
+        return Stream(self.d)
+
+    @abstractmethod
+    def blocks(self) -> Blocks: ...
+
+    def counts(self) -> dict[str, int] | None:
+        """What `tally` would count, where it is known without building; else None."""
+        return None
+
+    @abstractmethod
+    def certificate(self, counts: dict[str, int]) -> Certificate: ...
+
+    @abstractmethod
+    def promised(self, y: Tensor) -> float | None:
+        """The a-priori bound for these labels."""
+
+    def demands(self, x: Tensor, y: Tensor, xq: Tensor) -> list[Precondition]:
+        """What a prompt must meet, beyond its shapes."""
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkScheme(Scheme):
+    """Shared by `compact` and `exact`: L steps of `steps`, a sink of weight a in the read-out, no splines.
+
+    Both are linear in the labels, take any number n <= N of training tokens, and need no bound on inputs,
+    labels or coefficients. B_y only turns the bound, a multiple of |y|, into a number.
+    """
+
+    B_y: float | None
+    steps: Steps
+    L: int
+    a: float
+
+    flexible: ClassVar[bool] = True
+
+    @property
+    def B(self) -> float | None:
+        """B = B_y √(N / lam), the largest |y|_2 / √lam."""
+        return None if self.B_y is None else self.B_y * math.sqrt(self.N / self.lam)
+
+    @staticmethod
+    @abstractmethod
+    def relative_bound(phi: float, delta: float) -> float:
+        """The bound divided by B, for contraction phi and leakage delta = N / a."""
+
+    def bound(self, B: float | None) -> float | None:
+        phi, delta = self.steps.contraction(self.L), self.N / self.a
+        if B is None or not (phi < 1 and delta < 1):
+            return None
+        return B * self.relative_bound(phi, delta)
+
+    def promised(self, y: Tensor) -> float | None:
+        return self.bound(float(y.double().norm()) / math.sqrt(self.lam))
+
+
+def depth_and_sink(
+    relative_bound: Callable[[float, float], float], steps: Steps, N: int, target: float, phi: float, delta: float
+) -> tuple[int, float]:
+    """L and a = N / delta for which the bound, divided by B, is at most `target`, from first guesses phi, delta."""
+    phi, delta = min(0.9, phi), min(0.5, delta)
+    while relative_bound(0.0, delta) >= target:
+        delta /= 2
+    L = max(1, steps.steps(phi))
+    while relative_bound(steps.contraction(L), delta) > target:
+        L += 1
+    return L, N / delta
+
+
+def tally(blocks: Blocks) -> dict[str, int]:
+    """Depth, width, heads and parameters of a network, counted."""
+    every = blocks.all()
+    weights = [weight for block in every for weight in block.parameters()]
+    return {
+        "depth": len(every),
+        "width": max((block.mlp.width for block in every if block.mlp is not None), default=0),
+        "heads": max((len(block.attention.masks) for block in every if block.attention is not None), default=0),
+        "parameters": sum(weight.numel() for weight in weights),
+        "stored": sum({id(weight): weight.numel() for weight in weights}.values()),
+    }

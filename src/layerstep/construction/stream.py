@@ -1,0 +1,131 @@
+"""The residual stream by name: what every row of a token means, and how a prompt is written into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from layerstep.construction.certificate import Precondition, require_all
+
+# What a token is. The mask of an attention head is a statement about these.
+DUMMY, TRAIN, QUERY, PADDING = range(4)
+
+_SCALARS = ("y", "w", "x2", "k", "alpha", "beta", "p", "k_hat", "s", "t", "one")
+
+
+@dataclass(frozen=True)
+class Stream(Mapping[str, slice]):
+    """A token is z = [x (d rows); y; w; x2; k; alpha; beta; p; k_hat; s; t; one], d + 11 rows.
+
+    x, y and w are input, label and dual coefficient, x2 = |x|², s = 1 on the dummy, t = 1 on queries, one = 1.
+    The others are working memory. A name maps to its rows, as a slice; the paper counts rows from 1, we from 0.
+    """
+
+    d: int
+
+    @property
+    def width(self) -> int:
+        return self.d + len(_SCALARS)
+
+    def __getitem__(self, name: str) -> slice:
+        if name == "x":
+            return slice(0, self.d)
+        if name not in _SCALARS:
+            raise KeyError(name)
+        row = self.d + _SCALARS.index(name)
+        return slice(row, row + 1)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("x", *_SCALARS))
+
+    def __len__(self) -> int:
+        return 1 + len(_SCALARS)
+
+    def row(self, name: str) -> int:
+        """The one row of a scalar coordinate."""
+        return self[name].start
+
+    def form(self, **coefficients: float) -> Float[Tensor, "D"]:
+        """The linear form of a token with these coefficients: form(w=1, alpha=-1) @ z = w - alpha."""
+        form = torch.zeros(self.width, dtype=torch.float64)
+        for name, coefficient in coefficients.items():
+            form[self[name]] = coefficient
+        return form
+
+    def forms(self, *forms: dict[str, float]) -> Float[Tensor, "units D"]:
+        """Linear forms, one a row: the W_in of an MLP."""
+        return torch.stack([self.form(**form) for form in forms])
+
+    def write(self, **outputs: Float[Tensor, "units"]) -> Float[Tensor, "D units"]:
+        """W_out that adds the given combination of hidden units to each named coordinate."""
+        units = len(next(iter(outputs.values())))
+        W_out = torch.zeros(self.width, units, dtype=torch.float64)
+        for name, weights in outputs.items():
+            W_out[self.row(name)] = weights
+        return W_out
+
+    def copy(self, source: str, target: str, factor: float) -> Float[Tensor, "D D"]:
+        """W_V that carries `factor` times coordinate `source` of a key to coordinate `target` of the reader."""
+        W_V = torch.zeros(self.width, self.width, dtype=torch.float64)
+        W_V[self.row(target), self.row(source)] = factor
+        return W_V
+
+    def embed(
+        self,
+        x: Float[Tensor, "B n d"],
+        y: Float[Tensor, "B n"],
+        xq: Float[Tensor, "B M d"],
+        counts: Int[Tensor, "B"] | None = None,
+    ) -> tuple[Float[Tensor, "B T D"], Int[Tensor, "B T"]]:
+        """Tokens [dummy; training 1..n; queries 1..M] and their kinds; T = 1 + n + M.
+
+        Of prompt b only the first counts[b] training tokens are used; the others are padding, all zero but
+        for coordinate one.
+        """
+        (B, n), M = x.shape[:2], xq.shape[1]
+        kinds = torch.full((B, 1 + n + M), TRAIN, device=x.device)
+        kinds[:, 0] = DUMMY
+        kinds[:, 1 + n :] = QUERY
+        if counts is not None:
+            unused = torch.arange(n, device=x.device) >= counts[:, None]
+            kinds[:, 1 : 1 + n][unused] = PADDING
+            x = x.masked_fill(unused[..., None], 0)
+            y = y.masked_fill(unused, 0)
+        Z = x.new_zeros(B, 1 + n + M, self.width)
+        Z[:, 1 : 1 + n, self["x"]] = x
+        Z[:, 1 + n :, self["x"]] = xq
+        Z[:, 1 : 1 + n, self.row("y")] = y
+        Z[..., self.row("x2")] = Z[..., self["x"]].square().sum(-1)
+        Z[:, 0, self.row("s")] = 1
+        Z[:, 1 + n :, self.row("t")] = 1
+        Z[..., self.row("one")] = 1
+        return Z, kinds
+
+    def check(self, Z: Float[Tensor, "B T D"], kinds: Int[Tensor, "B T"]) -> None:
+        """Refuse, with every reason, a stream that `embed` would not have written."""
+        part = {name: Z[..., self[name]] for name in self}
+        scalar = {name: part[name][..., 0] for name in _SCALARS}
+        given = kinds == TRAIN
+        squares = part["x"].square().sum(-1)
+        slack = 8 * torch.finfo(Z.dtype).eps * squares
+        memory = torch.stack([scalar[name] for name in ("w", "k", "alpha", "beta", "p", "k_hat")])
+        require_all(
+            "this stream is no input",
+            [
+                Precondition(bool(ok), given, allowed, "`stream.embed` writes it so.")
+                for ok, given, allowed in (
+                    (((scalar["x2"] - squares).abs() <= slack).all(), "x2", "|x|²"),
+                    ((part["x"][kinds == DUMMY] == 0).all(), "x of the dummy", "0"),
+                    ((scalar["y"][~given] == 0).all(), "y of dummy, queries and padding", "0"),
+                    ((memory == 0).all(), "w, k, alpha, beta, p, k_hat", "0 on input"),
+                    ((scalar["s"] == (kinds == DUMMY)).all(), "s", "1 on the dummy, 0 elsewhere"),
+                    ((scalar["t"] == (kinds == QUERY)).all(), "t", "1 on queries, 0 elsewhere"),
+                    ((scalar["one"] == 1).all(), "one", "1"),
+                    (((kinds == DUMMY).sum(1) == 1).all(), "dummies", "one in every prompt"),
+                )
+            ],
+        )

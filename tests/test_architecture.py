@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "layerstep"
-GROUND = {"errors", "files"}
+GROUND = {"errors", "files", "threads"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
+    "threads": set(),
     "tasks": GROUND,
     "solvers": GROUND | {"tasks"},
     "construction": GROUND | {"tasks"},

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from jaxtyping import Float, Num
@@ -15,6 +13,7 @@ from layerstep.errors import InputError, require, require_count
 from layerstep.solvers.solver import Solver
 from layerstep.solvers.system import Batch
 from layerstep.tasks import Path, Prompts, Task
+from layerstep.threads import one_thread, pool
 
 Steps = int | Sequence[float] | Tensor
 
@@ -49,7 +48,7 @@ def solve_all(
     values = {name: prompts.y.new_empty(len(chosen), prompts.B, len(steps)) for name, steps in numbers.items()}
     longest = max(len(steps) for steps in numbers.values())
     block = max(1, BLOCK // ((prompts.N + 1) * max(prompts.N + 1, longest)))
-    with _threads(prompts.y.device) as pool:
+    with pool(prompts.y.device) as workers:
         for start in range(0, prompts.B, block):
             rows = slice(start, min(start + block, prompts.B))
             batch = Batch.of(prompts[rows], task)
@@ -59,7 +58,7 @@ def solve_all(
                 for name, (solver, _) in solvers.items():
                     values[name][column, rows] = solver.predictions(system, numbers[name].to(prompts.y.device))
 
-            for done, _ in enumerate(pool.map(fill, reversed(range(len(chosen)))), start=1):
+            for done, _ in enumerate(workers.map(fill, reversed(range(len(chosen)))), start=1):
                 if progress is not None:
                     progress((start + done / len(chosen) * (rows.stop - start)) / prompts.B)
     return {
@@ -68,19 +67,6 @@ def solve_all(
         )
         for name, (solver, _) in solvers.items()
     }
-
-
-@contextmanager
-def _threads(device: torch.device) -> Iterator[ThreadPoolExecutor]:
-    """One thread a system on a CPU: small matrices gain nothing from threads inside one decomposition."""
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        workers = count if device.type == "cpu" else 1
-        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield pool
-    finally:
-        torch.set_num_threads(count)
 
 
 def exact(prompts: Prompts, task: Task) -> Float[Tensor, "B N"]:

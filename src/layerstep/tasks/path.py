@@ -26,9 +26,7 @@ class Path:
     label: str
     contexts: Int[Tensor, "N"]
 
-    def __init__(
-        self, values: Array, stages: Array, label: str = "path", contexts: Array | None = None
-    ) -> None:
+    def __init__(self, values: Array, stages: Array, label: str = "path", contexts: Array | None = None) -> None:
         # Values may hold NaN (a layer that diverged): the reader of the path decides what that means.
         values = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
         require(values.ndim == 3, "values.shape", list(values.shape), "[S, B, N]: stage, sequence, context")
@@ -64,9 +62,7 @@ class Path:
 
     def mse(self, target: Float[Tensor, "B N"]) -> Float[Tensor, "S N"]:
         """Mean over sequences of the squared error, by stage and context length."""
-        require(
-            target.shape == self.values.shape[1:], "target.shape", list(target.shape), f"{[self.B, self.N]}"
-        )
+        require(target.shape == self.values.shape[1:], "target.shape", list(target.shape), f"{[self.B, self.N]}")
         return (self.values - target.to(self.values)).square().mean(dim=1)
 
 

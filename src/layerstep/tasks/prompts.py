@@ -12,6 +12,7 @@ from torch import Tensor
 
 from layerstep.errors import InputError, require, require_count
 from layerstep.tasks.task import Task
+from layerstep.threads import one_thread
 
 Array = Tensor | ArrayLike
 
@@ -52,9 +53,7 @@ class Prompts:
         for name, labels in {"y": y, "f": f}.items():
             if labels is not None:
                 labels = as_float_tensor(name, labels, 2).to(x)
-                require(
-                    labels.shape == (B, M), f"{name}.shape", list(labels.shape), f"{[B, M]}, as x has", layout
-                )
+                require(labels.shape == (B, M), f"{name}.shape", list(labels.shape), f"{[B, M]}, as x has", layout)
             object.__setattr__(self, name, labels)
 
     @property
@@ -98,9 +97,7 @@ class Prompts:
 
     def _function(self) -> Tensor:
         if self.f is None:
-            raise InputError(
-                "these prompts have no noiseless function. Pass f= to Prompts, or use ls.sample."
-            )
+            raise InputError("these prompts have no noiseless function. Pass f= to Prompts, or use ls.sample.")
         return self.f
 
 
@@ -122,7 +119,8 @@ def sample(
     x = task.law(_normals(seed, step, 0, (B, points, task.d)))
     K = task.gram(x, x)
     # The symmetric root is a continuous function of K, and exists when K is singular (duplicate points).
-    eigenvalues, vectors = torch.linalg.eigh(K)
+    with one_thread():
+        eigenvalues, vectors = torch.linalg.eigh(K)
     root = (vectors * eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
     f = (root @ _normals(seed, step, 1, (B, points, 1))).squeeze(-1)
     y = f + task.sigma * _normals(seed, step, 2, (B, points))

@@ -39,9 +39,7 @@ class Task:
         """The ridge: lam = sigma², which makes kernel ridge regression the posterior mean."""
         return self.sigma**2
 
-    def gram(
-        self, x: Float[Tensor, "*batch n d"], z: Float[Tensor, "*batch m d"]
-    ) -> Float[Tensor, "*batch n m"]:
+    def gram(self, x: Float[Tensor, "*batch n d"], z: Float[Tensor, "*batch m d"]) -> Float[Tensor, "*batch n m"]:
         """Kernel values between two sets of points."""
         return KERNELS[self.kernel](x, z, self.v)
 

@@ -1,0 +1,33 @@
+"""Threads for batches of small matrices: one thread a matrix, never several in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import torch
+
+
+@contextmanager
+def one_thread() -> Iterator[int]:
+    """Run the body with one thread inside every torch operation; yields the number there was.
+
+    Decompositions of 40 x 40 matrices gain nothing from two threads, and lose a factor of eight when other
+    programs use the cores and the two have to wait for each other.
+    """
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield count
+    finally:
+        torch.set_num_threads(count)
+
+
+@contextmanager
+def pool(device: torch.device) -> Iterator[ThreadPoolExecutor]:
+    """Workers for independent small problems: as many as torch would use on a CPU, one for an accelerator."""
+    with one_thread() as count:
+        workers = count if device.type == "cpu" else 1
+        with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as executor:
+            yield executor

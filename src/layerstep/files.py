@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -75,6 +76,16 @@ def digest(value: Any) -> str:
     """The identity of a configuration: 12 hex digits of the SHA-256 of its canonical JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@functools.cache
+def source_digest() -> str:
+    """Identity of this package's code: a result made by other code is made anew."""
+    here = FilePath(__file__).parent
+    whole = hashlib.sha256()
+    for file in sorted(here.rglob("*.py")):
+        whole.update(str(file.relative_to(here)).encode() + file.read_bytes())
+    return whole.hexdigest()[:12]
 
 
 def provenance(device: str = "cpu") -> dict[str, Any]:

@@ -93,7 +93,7 @@ def rows(data: Data) -> list[Row]:
 
 
 def draw(data: Data) -> Figure:
-    with figure(10.5, 2.9) as fig:
+    with figure(10.5, 3.1) as fig:
         axes = fig.subplots(1, len(data["laws"]), sharey=True)
         sigma = data["sigma_test"]
         for ax, (setting, law) in zip(axes, data["laws"].items(), strict=True):
@@ -107,7 +107,7 @@ def draw(data: Data) -> Figure:
         axes[0].set_ylabel("error, encoded / Bayes-optimal")
         axes[0].set_yticks([1, 2, 3, 4, 6], ["1", "2", "3", "4", "6"])
         axes[0].minorticks_off()
-        axes[0].legend(loc="upper left")
+        fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
     return fig
 
 

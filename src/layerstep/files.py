@@ -59,7 +59,7 @@ def write_text(path: str | os.PathLike, text: str) -> FilePath:
 
 
 def write_json(path: str | os.PathLike, value: Any) -> FilePath:
-    return write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=True) + "\n")
+    return write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 def read_json(path: str | os.PathLike) -> Any:
@@ -79,11 +79,11 @@ def digest(value: Any) -> str:
 
 
 @functools.cache
-def source_digest() -> str:
-    """Identity of this package's code: a result made by other code is made anew."""
+def source_digest(rooms: tuple[str, ...]) -> str:
+    """Identity of the code in these rooms: a result made by other code is made anew."""
     here = FilePath(__file__).parent
     whole = hashlib.sha256()
-    for file in sorted(here.rglob("*.py")):
+    for file in sorted(file for room in rooms for file in (here / room).rglob("*.py")):
         whole.update(str(file.relative_to(here)).encode() + file.read_bytes())
     return whole.hexdigest()[:12]
 

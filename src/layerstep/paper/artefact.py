@@ -22,7 +22,7 @@ Data = dict[str, Any]
 class Artefact:
     """`compute` makes the numbers, `draw` the figure, `rows` the comparisons, `table` the CSV beside it.
 
-    `config` decides the identity of a result: a file made from another config or other code is made anew.
+    `config` and the code of `rooms` decide the identity of a result: a file made from others is made anew.
     """
 
     name: str
@@ -33,10 +33,11 @@ class Artefact:
     draw: Callable[[Data], Figure]
     table: Callable[[Data], tuple[Sequence[str], list[Sequence[Any]]]]
     rows: Callable[[Data], list[Row]] = lambda data: []
+    rooms: tuple[str, ...] = ("tasks", "solvers", "paper")
 
     @property
     def identity(self) -> str:
-        return digest({"name": self.name, "config": self.config, "source": source_digest()})
+        return digest({"name": self.name, "config": self.config, "source": source_digest(self.rooms)})
 
     def load(self, folder: FilePath) -> Data | None:
         """The result in `folder` if it is there, whole and of this identity."""

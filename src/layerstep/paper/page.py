@@ -1,0 +1,98 @@
+"""The page: one HTML file that needs nothing else, from result files and the figures drawn from them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path as FilePath
+from typing import Any
+
+import jinja2
+
+from layerstep.files import provenance
+from layerstep.paper.artefact import Artefact, Data
+from layerstep.paper.quoted import Row
+from layerstep.paper.settings import TITLES
+
+OUTCOMES = ("reproduced", "not reproduced", "cannot be compared")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One artefact as the page shows it."""
+
+    chapter: str
+    name: str
+    title: str
+    caption: str
+    svg: str
+    data: Data
+    provenance: dict[str, Any]
+
+    @staticmethod
+    def of(chapter: str, artefact: Artefact, result: Data, folder: FilePath) -> Section:
+        return Section(
+            chapter=chapter,
+            name=artefact.name,
+            title=artefact.title,
+            caption=artefact.caption,
+            svg=inline_svg((folder / f"{artefact.name}.svg").read_text(encoding="utf-8"), artefact.title),
+            data=result["data"],
+            provenance=result["provenance"],
+        )
+
+
+def inline_svg(text: str, title: str) -> str:
+    """A figure's SVG to stand inside the page: its ink follows the page's colour, its size the page's width."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) width="([^"]*)"', r'\1 style="max-width: \2"', text, count=1)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = text.replace("#222222", "currentColor").replace("#000000", "currentColor")
+    text = re.sub(r"(<text [^>]*style=\")", r"\1fill: currentColor; ", text)
+    # The white sheets matplotlib puts behind figure and axes would glare on a dark page.
+    text = re.sub(r'style="fill: #ffffff[^"]*"', 'style="fill: none"', text)
+    return text.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+
+
+def render(sections: Sequence[Section], rows: Sequence[Row], failed: dict[str, str]) -> str:
+    """The page as text."""
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["number"] = number
+    source = resources.files("layerstep.paper")
+    template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
+    counts = Counter(row.outcome for row in rows)
+    explorer = {
+        section.data["setting"]: section.data for section in sections if section.name.startswith("convergence-")
+    }
+    return template.render(
+        chapters={name: [section for section in sections if section.chapter == name] for name in _names(sections)},
+        rows=rows,
+        counts=[(outcome, counts[outcome]) for outcome in OUTCOMES if counts[outcome]],
+        failed=failed,
+        made=provenance(),
+        explorer=_script_json({"titles": TITLES, "settings": explorer}),
+        style=(source / "page.css").read_text(encoding="utf-8"),
+        script=(source / "page.js").read_text(encoding="utf-8"),
+    )
+
+
+def number(value: float) -> str:
+    """Three significant digits for people: 0.0557, 1.21, 3,080."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".")
+
+
+def _names(sections: Sequence[Section]) -> list[str]:
+    return list(dict.fromkeys(section.chapter for section in sections))
+
+
+def _script_json(value: Any) -> str:
+    """JSON that may stand inside a script element; four significant digits are all a chart can show."""
+    short = json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.4g}"))
+    return json.dumps(short, separators=(",", ":")).replace("<", "\\u003c")

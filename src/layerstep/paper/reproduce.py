@@ -1,0 +1,64 @@
+"""`layerstep reproduce`: find what exists, make what is missing, and put it all on one page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+
+from layerstep.errors import LayerstepError
+from layerstep.files import write_text
+from layerstep.paper import cg_precision, conditioning, convergence, noise
+from layerstep.paper.artefact import Artefact, Data
+from layerstep.paper.page import Section, render
+from layerstep.paper.quoted import Row
+
+LAWS = ("sphere", "uniform", "gaussian")
+
+#: The story of the page: chapters, and the artefacts each shows.
+CHAPTERS: tuple[tuple[str, tuple[Artefact, ...]], ...] = (
+    ("solvers", (*(convergence.artefact(law) for law in LAWS), conditioning.ARTEFACT, cg_precision.ARTEFACT)),
+    ("noise", (noise.ARTEFACT,)),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What `reproduce` found and made."""
+
+    page: FilePath
+    rows: list[Row]
+    made: list[str]
+    found: list[str]
+    failed: dict[str, str] = field(default_factory=dict)
+    seconds: float
+
+
+def reproduce(out: str | FilePath = "report", *, progress: Callable[[str], None] = lambda name: None) -> Report:
+    """Build `out`/index.html and the figures and data beside it. Finished work is not repeated.
+
+    An artefact that cannot be made is named on the page with the reason; the rest still builds.
+    """
+    start = time.perf_counter()
+    folder = FilePath(out)
+    made, found, failed = [], [], {}
+    sections: list[Section] = []
+    rows: list[Row] = []
+    for chapter, artefacts in CHAPTERS:
+        for artefact in artefacts:
+            result: Data | None = artefact.load(folder)
+            if result is not None:
+                found.append(artefact.name)
+            else:
+                progress(artefact.title)
+                try:
+                    result = artefact.make(folder)
+                except LayerstepError as error:
+                    failed[artefact.name] = str(error)
+                    continue
+                made.append(artefact.name)
+            rows += artefact.rows(result["data"])
+            sections.append(Section.of(chapter, artefact, result, folder))
+    page = write_text(folder / "index.html", render(sections, rows, failed))
+    return Report(page=page, rows=rows, made=made, found=found, failed=failed, seconds=time.perf_counter() - start)

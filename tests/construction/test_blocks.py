@@ -106,7 +106,7 @@ def test_a_cut_keeps_what_is_not_zero():
 
 def test_the_stream_is_named_as_in_the_paper():
     stream = Stream(3)
-    assert list(stream) == "x y w x2 k alpha beta p k_hat s t one".split()
+    assert list(stream) == ["x", "y", "w", "x2", "k", "alpha", "beta", "p", "k_hat", "s", "t", "one"]
     assert stream["x"] == slice(0, 3)
     # The paper's rows d+1, d+2, .. d+11, counted from 0.
     assert [stream.row(name) for name in list(stream)[1:]] == list(range(3, 14))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerstep.construction.chebyshev import Chebyshev, Richardson
@@ -44,6 +44,7 @@ def polynomial(steps, L, mu):
 intervals = st.tuples(st.floats(-6, -0.01), st.floats(-3, 3)).map(lambda e: (10 ** (e[0] + e[1]), 10 ** e[1]))
 
 
+@settings(deadline=None, max_examples=60)
 @given(intervals, st.integers(1, 300))
 def test_contraction_is_the_largest_value_of_the_error_polynomial(interval, L):
     lo, hi = interval
@@ -54,6 +55,7 @@ def test_contraction_is_the_largest_value_of_the_error_polynomial(interval, L):
         assert largest >= steps.contraction(L) * (1 - 1e-9) - 1e-13  # attained at an end
 
 
+@settings(deadline=None, max_examples=60)
 @given(intervals, st.floats(1e-9, 0.9))
 def test_steps_are_enough_and_no_more(interval, target):
     lo, hi = interval

@@ -5,8 +5,8 @@ import copy
 import numpy as np
 import pytest
 import torch
-from construction.cases import system, worked_example
 
+from construction.cases import system, worked_example
 from layerstep.construction import construct
 from layerstep.construction.blocks import Mask
 from layerstep.construction.engine import Pass, Program

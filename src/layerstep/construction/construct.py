@@ -13,6 +13,7 @@ from layerstep.construction.chebyshev import Chebyshev, Richardson, Steps
 from layerstep.construction.compact import Compact
 from layerstep.construction.exact import Exact
 from layerstep.construction.network import Construction
+from layerstep.construction.paper import plan
 from layerstep.construction.scheme import depth_and_sink
 from layerstep.errors import require, require_choice, require_count, require_positive
 
@@ -63,8 +64,6 @@ def construct(
     if L is not None:
         require_count(L=L)
     if scheme == "paper":
-        from layerstep.construction.paper import plan
-
         made = plan(d, N, v, lam, B_x=B_x, B_y=B_y, eps=eps, error=error, eta=eta, c=c, L=L)
     else:
         made = _sink_scheme(scheme, d, N, v, lam, B_y, eps, error, eta, L, rho, heads)

@@ -53,7 +53,7 @@ class Exact(SinkScheme):
 
     @staticmethod
     def interval(N: int, lam: float, rho: float) -> tuple[float, float]:
-        """Eigenvalues of (D + rho I)^-1 (K + lam I): at least lam / (rho + N), at most max (D_i + lam) / (D_i + rho)."""
+        """Eigenvalues of (D + rho I)^-1 (K + lam I): lam / (rho + N) to max (D_i + lam) / (D_i + rho)."""
         return lam / (rho + N), max((D_i + lam) / (D_i + rho) for D_i in (1, N))
 
     def blocks(self) -> Blocks:

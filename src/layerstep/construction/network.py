@@ -134,11 +134,11 @@ class Construction(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        return next(self.parameters()).dtype
+        return next(self.blocks.parameters()).dtype
 
     @property
     def device(self) -> torch.device:
-        return next(self.parameters()).device
+        return next(self.blocks.parameters()).device
 
     def _pieces(
         self,

@@ -1,0 +1,62 @@
+"""Checkpoints: the state as safetensors, then a JSON file with its checksum. Without the JSON it does not count.
+
+Both are written aside and renamed, so a kill at any moment leaves the checkpoints before it whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+
+from torch import Tensor
+
+from layerstep.errors import FileError, InputError
+from layerstep.files import read_json, write_json
+from layerstep.training.config import Run
+from layerstep.training.pretrained import read_tensors, write_tensors
+
+FORMAT = 1
+KEPT = 2
+
+
+def checksum(path: FilePath) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror}. Delete its .json to use the one before.") from error
+
+
+def save_checkpoint(folder: FilePath, runs: Sequence[Run], step: int, state: dict[str, Tensor]) -> FilePath:
+    """Write the state after `step` steps; keep the last two."""
+    path = folder / f"step-{step:09}.safetensors"
+    write_tensors(path, state)
+    write_json(
+        path.with_suffix(".json"),
+        {"format": FORMAT, "step": step, "runs": [run.identity for run in runs], "sha256": checksum(path)},
+    )
+    kept = {note.stem for note in sorted(folder.glob("step-*.json"))[-KEPT:]}
+    for old in [*folder.glob("step-*"), *folder.glob(".step-*.part")]:  # a kill may have left halves behind
+        if old.stem not in kept:
+            old.unlink(missing_ok=True)
+    return path
+
+
+def load_checkpoint(folder: FilePath, runs: Sequence[Run]) -> tuple[int, dict[str, Tensor]] | None:
+    """The newest checkpoint, (step, state), or None where there is none. A damaged one is an error in words."""
+    found = sorted(folder.glob("step-*.json"))
+    if not found:
+        return None
+    note = found[-1]
+    about = read_json(note)
+    mend = f"Delete {note} to resume from the checkpoint before it."
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        written = about.get("format") if isinstance(about, dict) else None
+        raise FileError(f"{note} has format {written}, this version reads {FORMAT}. {mend}")
+    if about["runs"] != [run.identity for run in runs]:
+        raise InputError(f"{note} belongs to another run. Give the same runs in the same order, or another folder.")
+    path = note.with_suffix(".safetensors")
+    if checksum(path) != about["sha256"]:
+        raise FileError(f"{path} does not have the checksum it was written with. {mend}")
+    return about["step"], read_tensors(path)

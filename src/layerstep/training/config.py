@@ -1,0 +1,169 @@
+"""A training run as a value: the task, the model, and every number of the protocol (section 5 of the paper)."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+from layerstep.errors import InputError, require, require_choice, require_count, require_positive
+from layerstep.files import digest
+from layerstep.tasks import Task
+
+ATTENTION = ("softmax", "linear", "linear-mean")
+PRECISION = ("bfloat16", "float32", "float64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The shape of a decoder: `layers` blocks of attention and MLP on a residual stream of `width` numbers.
+
+    attention: softmax; linear, (q·k/√d_head) v with no normaliser; linear-mean, that divided by the visible keys.
+    """
+
+    layers: int = 12
+    heads: int = 8
+    width: int = 256
+    attention: str = "softmax"
+
+    def __post_init__(self) -> None:
+        require_count(layers=self.layers, heads=self.heads, width=self.width)
+        require_choice("attention", self.attention, ATTENTION)
+        require(
+            self.width % self.heads == 0,
+            "width",
+            self.width,
+            f"divisible by heads = {self.heads}",
+            f"Try width = {self.heads * max(1, round(self.width / self.heads))}.",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Model:
+        return _from_dict(cls, values, "model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Train `model` on fresh prompts of `task`: `steps` of AdamW on `batch` prompts. The defaults are the paper's.
+
+    The rate climbs for `warmup` steps to `lr`, then follows a cosine to `lr_final`. The loss counts the first
+    `curriculum_start` points, `curriculum_add` more every `curriculum_every` steps (0: all points from the start).
+    precision is that of the matrix products; bfloat16 and float32 runs keep float32 weights.
+    """
+
+    task: Task = field(default_factory=Task)
+    model: Model = field(default_factory=Model)
+    steps: int = 500_000
+    batch: int = 64
+    seed: int = 0
+    lr: float = 1e-4
+    lr_final: float = 1e-5
+    warmup: int = 0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 1e-4
+    clip: float = 1.0
+    curriculum_start: int = 11
+    curriculum_add: int = 2
+    curriculum_every: int = 2000
+    precision: str = "float32"
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.task, Task), "task", repr(self.task), "a Task", "Try ls.Task().")
+        require(isinstance(self.model, Model), "model", repr(self.model), "a Model", "Try ls.Model().")
+        require_count(
+            steps=self.steps,
+            batch=self.batch,
+            curriculum_start=self.curriculum_start,
+            curriculum_add=self.curriculum_add,
+        )
+        require_count(0, warmup=self.warmup, curriculum_every=self.curriculum_every, seed=self.seed)
+        require(self.seed < 2**63, "seed", self.seed, "below 2**63")
+        require(self.warmup < self.steps, "warmup", self.warmup, f"below steps = {self.steps}")
+        require_positive(lr=self.lr, lr_final=self.lr_final, eps=self.eps, clip=self.clip)
+        for name in ("beta1", "beta2"):
+            require(0 <= getattr(self, name) < 1, name, getattr(self, name), "at least 0 and below 1")
+        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
+        require_choice("precision", self.precision, PRECISION)
+
+    @property
+    def identity(self) -> str:
+        """12 hex digits that two runs share only when every number above is the same."""
+        return digest(self.to_dict())
+
+    @property
+    def name(self) -> str:
+        """A name for folders: the inputs, the seed and the identity."""
+        return f"{self.task.inputs}-seed{self.seed}-{self.identity}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Run:
+        values = dict(values)
+        for name, part in {"task": Task, "model": Model}.items():
+            if isinstance(values.get(name), dict):
+                values[name] = _from_dict(part, values[name], name)
+        return _from_dict(cls, values, "run")
+
+    def override(self, **changes: Any) -> Run:
+        """This run with scalars changed by name, wherever they live: override(lr=1e-3, layers=4, inputs="uniform")."""
+        parts: dict[str, dict[str, Any]] = {"": {}, "task": {}, "model": {}}
+        for name, value in changes.items():
+            parts[_home(name)][name] = value
+        return replace(
+            self,
+            task=replace(self.task, **parts["task"]),
+            model=replace(self.model, **parts["model"]),
+            **parts[""],
+        )
+
+
+def scalars() -> dict[str, type]:
+    """The name and type of every scalar of a run, its task's and its model's included."""
+    return {
+        f.name: type(f.default)
+        for part in (Run, Model, Task)
+        for f in fields(part)
+        if f.default is not dataclasses.MISSING
+    }
+
+
+def _home(name: str) -> str:
+    for home, part in {"": Run, "task": Task, "model": Model}.items():
+        if name in {f.name for f in fields(part)}:
+            return home
+    raise InputError(f"{name} is no scalar of a run. There are: {', '.join(scalars())}.")
+
+
+Value = TypeVar("Value", Run, Model, Task)
+
+
+def _from_dict(kind: type[Value], values: dict[str, Any], what: str) -> Value:
+    """A dataclass from its dictionary; unknown keys are refused, for they would silently change nothing."""
+    known = [f.name for f in fields(kind)]
+    unknown = sorted(set(values) - set(known))
+    require(not unknown, f"{what} keys", ", ".join(unknown), f"among {', '.join(known)}", "Check the spelling.")
+    return kind(**values)
+
+
+# `fast` reaches the paper's quality in a small part of its steps; LOG.md says what else was tried.
+PRESETS = {
+    "paper": Run(precision="bfloat16"),
+    "fast": Run(steps=100_000, lr=5e-4, warmup=1000, curriculum_every=500, precision="bfloat16"),
+    "tiny": Run(
+        task=Task(d=1, N=10, v=0.5),
+        model=Model(layers=3, heads=2, width=32),
+        steps=2500,
+        lr=2e-3,
+        lr_final=1e-4,
+        warmup=100,
+        curriculum_start=4,
+        curriculum_every=100,
+    ),
+}

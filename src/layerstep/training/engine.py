@@ -1,0 +1,168 @@
+"""The engine: draw, differentiate, update. One code for every device; on CUDA the step is one captured graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.errors import InputError, require
+from layerstep.training.adamw import adamw, table
+from layerstep.training.config import Run
+from layerstep.training.gpt import GPT
+from layerstep.training.plain import PlainNetwork
+from layerstep.training.sampling import CHUNK, draw_chunk
+from layerstep.training.stack import Layout, require_stackable
+
+
+def find_device(device: str | None) -> torch.device:
+    """The device asked for, or the best there is: CUDA, then MPS, then the CPU."""
+    there = ["cpu"]
+    if torch.backends.mps.is_available():
+        there.insert(0, "mps")
+    if torch.cuda.is_available():
+        there.insert(0, "cuda")
+    if device is None:
+        return torch.device(there[0])
+    kind = str(device).split(":")[0]
+    require(kind in there, "device", repr(device), f"one of {', '.join(there)}", "That is what this machine has.")
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise InputError(f"device = {device!r}: must be one of {', '.join(there)}.") from error
+    if found.type == "cuda" and found.index is not None:
+        count = torch.cuda.device_count()
+        require(found.index < count, "device", repr(device), f"cuda:0 to cuda:{count - 1}")
+    return found
+
+
+class Engine:
+    """S runs of one shape, side by side. `advance` takes steps; `state` is all that a resumed run needs.
+
+    Nothing in a step waits for the device: prompts, rates and the curriculum's lengths of CHUNK steps lie on the
+    device, and a step reads its own by a counter that lives there too.
+    """
+
+    def __init__(self, runs: Sequence[Run], device: torch.device, fused: bool | None = None) -> None:
+        require_stackable(runs)
+        self.runs, self.device, self.step = list(runs), device, 0
+        run = runs[0]
+        double = run.precision == "float64"
+        require(not (double and device.type == "mps"), "precision", "float64", "float32 on MPS")
+        self.dtype = torch.float64 if double else torch.float32
+        gpt = GPT(run.model, run.task.d, run.task.N).to(self.dtype)
+        self.layout = Layout(gpt)
+
+        def buffer() -> Tensor:
+            return torch.zeros(len(runs), self.layout.P, dtype=self.dtype, device=device)
+
+        self.weights, self.gradient, self.mean, self.square = buffer(), buffer(), buffer(), buffer()
+        for s, each in enumerate(runs):
+            self.layout.load(self.weights, s, gpt.initialise(each.seed))
+        self.fused = self._choose(fused)
+        if self.fused:
+            from layerstep.training.fused import FusedNetwork, fused_adamw
+
+            self.network = FusedNetwork(run, self.layout, self.weights, self.gradient)
+            self.adamw = fused_adamw(self.network)
+        else:
+            self.network = PlainNetwork(gpt.to(device), self.layout, self.weights, self.gradient, run.precision)
+            self.adamw = adamw
+        S, B, M, d = len(runs), run.batch, run.task.N + 1, run.task.d
+        make = {"dtype": self.dtype, "device": device}
+        self.x, self.y = torch.zeros(CHUNK, S, B, M, d, **make), torch.zeros(CHUNK, S, B, M, **make)
+        self.numbers = table(runs, range(CHUNK)).to(**make)
+        self.losses = torch.zeros(CHUNK, S, 2, **make)
+        self.at = torch.zeros(1, dtype=torch.int64, device=device)
+        self.chunk = -1
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def _choose(self, fused: bool | None) -> bool:
+        """Whether to use the hand-written kernels: on CUDA, in bfloat16, for the shapes they know."""
+        if fused is False or (fused is None and self.device.type != "cuda"):
+            return False
+        from layerstep.training import fused as kernels
+
+        reason = kernels.unsupported(self.runs[0], self.device)
+        require(not (fused and reason), "fused", True, f"False here: {reason}")
+        return not reason
+
+    @property
+    def state(self) -> dict[str, Float[Tensor, "S P"]]:
+        """What a checkpoint holds, beside the number of steps done."""
+        return {"weights": self.weights, "mean": self.mean, "square": self.square}
+
+    def restore(self, state: dict[str, Tensor], step: int) -> None:
+        for name, tensor in self.state.items():
+            tensor.copy_(state[name])
+        self.step, self.chunk = step, -1
+        self._weights_changed()
+
+    def gpt(self, index: int) -> GPT:
+        """A copy of one model as it is now, on the CPU."""
+        run = self.runs[index]
+        return self.layout.store(self.weights, index, GPT(run.model, run.task.d, run.task.N).to(self.dtype)).eval()
+
+    def advance(self, steps: int) -> Float[Tensor, "C S 2"]:
+        """Take up to `steps` steps, not past the end of a chunk; return their losses, still on the device."""
+        chunk, start = divmod(self.step, CHUNK)
+        if chunk != self.chunk:
+            self._load(chunk)
+        stop = min(start + steps, CHUNK)
+        self.at.fill_(start)
+        for _ in range(start, stop):
+            self._replay()
+        self.step += stop - start
+        return self.losses[start:stop].clone()
+
+    def _load(self, chunk: int) -> None:
+        """Draw the prompts of a chunk and copy its table of numbers. Each run draws alone, whoever is beside it."""
+        for s, run in enumerate(self.runs):
+            x, y = draw_chunk(run, chunk, self.dtype, self.device)
+            self.x[:, s], self.y[:, s] = x, y
+        steps = range(CHUNK * chunk, CHUNK * (chunk + 1))
+        self.numbers.copy_(table(self.runs, steps).to(self.dtype), non_blocking=True)
+        self.chunk = chunk
+
+    def _one_step(self) -> None:
+        """Read this step's prompts and numbers at the counter, differentiate, update, count."""
+        x, y, numbers = (table.index_select(0, self.at).squeeze(0) for table in (self.x, self.y, self.numbers))
+        losses = self.network(x, y, numbers[:, -1])
+        with torch.no_grad():
+            self.adamw(self.weights, self.gradient, self.mean, self.square, numbers)
+            self.losses.index_copy_(0, self.at, losses.unsqueeze(0))
+            self.at += 1
+
+    def _weights_changed(self) -> None:
+        if self.fused:
+            self.network.refresh()  # type: ignore[union-attr]
+
+    def _replay(self) -> None:
+        if self.device.type != "cuda":
+            self._one_step()
+            return
+        if self.graph is None:
+            self._capture()
+        assert self.graph is not None
+        self.graph.replay()
+
+    def _capture(self) -> None:
+        """Run a few steps to compile and warm up, undo them, and capture one."""
+        kept = {name: tensor.clone() for name, tensor in self.state.items()}
+        at = self.at.clone()
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self.at.zero_()
+                self._one_step()
+        torch.cuda.current_stream(self.device).wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self._one_step()
+        for name, tensor in self.state.items():
+            tensor.copy_(kept[name])
+        self.at.copy_(at)
+        self._weights_changed()

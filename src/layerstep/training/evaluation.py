@@ -1,0 +1,55 @@
+"""How good a model is: its error by context length beside exact kernel ridge regression on the same prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.tasks import Prompts, Task, sample
+from layerstep.training.gpt import GPT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Mean squared errors against the noiseless function, for n = 0..N examples, on the same B prompts."""
+
+    mse: Float[Tensor, "M"]
+    krr: Float[Tensor, "M"]
+    B: int
+    seed: int
+
+    @property
+    def ratio(self) -> float:
+        """The model's error over exact KRR's at n = N; the paper's 500,000-step model has 1.15 on the sphere."""
+        return float(self.mse[-1] / self.krr[-1])
+
+    def to_dict(self) -> dict:
+        return {
+            "B": self.B,
+            "seed": self.seed,
+            "mse": self.mse.tolist(),
+            "krr": self.krr.tolist(),
+            "ratio": self.ratio,
+        }
+
+
+def ridge_predictions(prompts: Prompts, task: Task) -> Float[Tensor, "B M"]:
+    """k_n·(K_n + lam I)⁻¹ y_n at x_{n+1} for n = 0..N, all from one factor L Lᵀ = K + lam I: (L - diag L) L⁻¹ y."""
+    K = task.gram(prompts.x, prompts.x)
+    L = torch.linalg.cholesky(K + task.lam * torch.eye(K.shape[-1]).to(K))
+    z = torch.linalg.solve_triangular(L, prompts.y.unsqueeze(-1), upper=False)
+    return (L.tril(-1) @ z).squeeze(-1)
+
+
+@torch.no_grad()
+def evaluate(model: GPT, task: Task, *, B: int, seed: int, block: int = 512) -> Evaluation:
+    """Errors of `model` and of exact KRR (float64) on B prompts of (seed, step 0), `block` prompts at a time."""
+    prompts = sample(task, B, seed)
+    truth = prompts.f
+    assert truth is not None
+    predicted = torch.cat([model(prompts[i : i + block]).double().cpu() for i in range(0, B, block)])  # type: ignore[union-attr]
+    exact = ridge_predictions(prompts, task)
+    return Evaluation(mse=(predicted - truth).square().mean(0), krr=(exact - truth).square().mean(0), B=B, seed=seed)

@@ -1,0 +1,114 @@
+"""Weights in other layouts: Hugging Face's GPT-2, and checkpoints of Garg et al.'s in-context learning code.
+
+Their model is read-in → GPT-2 → read-out on the same interleaved tokens, so weights move without loss.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path as FilePath
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from layerstep.errors import FileError, require, require_count
+from layerstep.files import write_json
+from layerstep.training.config import Model
+from layerstep.training.gpt import GPT
+from layerstep.training.pretrained import load, write_tensors
+
+# ours: theirs. Conv1D, their linear layer, stores the transpose of its matrix.
+BLOCK = {
+    "norm1": "ln_1",
+    "attention.qkv": "attn.c_attn",
+    "attention.out": "attn.c_proj",
+    "norm2": "ln_2",
+    "up": "mlp.c_fc",
+    "down": "mlp.c_proj",
+}
+HEADS = "read.safetensors"
+
+
+def backbone_names(layers: int) -> dict[str, str]:
+    """Names of our parameters between read-in and read-out: names in a GPT2Model."""
+    names = {"positions": "wpe.weight", "norm.weight": "ln_f.weight", "norm.bias": "ln_f.bias"}
+    for layer in range(layers):
+        for ours, theirs in BLOCK.items():
+            for part in ("weight", "bias"):
+                names[f"blocks.{layer}.{ours}.{part}"] = f"h.{layer}.{theirs}.{part}"
+    return names
+
+
+def _turned(name: str, tensor: Tensor) -> Tensor:
+    """A matrix of a block changes between our [out, in] and their [in, out]."""
+    return tensor.T if name.startswith("blocks.") and tensor.ndim == 2 else tensor
+
+
+def save_huggingface(gpt: GPT, path: str | os.PathLike) -> FilePath:
+    """Write a folder that `transformers.GPT2Model.from_pretrained` loads; read-in and read-out lie beside it.
+
+    Call the loaded model with inputs_embeds = read_in(tokens) and apply read_out at the even tokens.
+    """
+    kind = gpt.model.attention
+    require(kind == "softmax", "attention", repr(kind), "'softmax'", "GPT-2 has no linear attention.")
+    folder, state = FilePath(path), gpt.state_dict()
+    backbone = {theirs: _turned(ours, state[ours]) for ours, theirs in backbone_names(gpt.model.layers).items()}
+    # A GPT-2 always has a vocabulary; ours is one token that is never used.
+    backbone["wte.weight"] = torch.zeros(1, gpt.model.width, dtype=gpt.positions.dtype)
+    write_tensors(folder / "model.safetensors", backbone, {"format": "pt"})
+    write_tensors(folder / HEADS, {name: t for name, t in state.items() if name.startswith("read_")})
+    write_json(
+        folder / "config.json",
+        {
+            "architectures": ["GPT2Model"],
+            "model_type": "gpt2",
+            "vocab_size": 1,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+            "n_positions": len(gpt.positions),
+            "n_embd": gpt.model.width,
+            "n_layer": gpt.model.layers,
+            "n_head": gpt.model.heads,
+            "activation_function": "gelu_new",
+            "resid_pdrop": 0.0,
+            "embd_pdrop": 0.0,
+            "attn_pdrop": 0.0,
+        },
+    )
+    return folder
+
+
+def load_garg(path: str | os.PathLike, heads: int) -> GPT:
+    """A GPT from a checkpoint with `_read_in`, `_backbone` and `_read_out`, loaded without executing anything.
+
+    `heads` (n_head of their configuration) is not in the weights. Both a bare state dict and their
+    training state with `model_state_dict` are read.
+    """
+    require_count(heads=heads)
+    path = FilePath(path)
+    if not path.is_file():
+        raise FileError(f"{path} is not there. Check the path.")
+    try:
+        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise FileError(f"{path} is no file of tensors alone, and nothing else is loaded ({reason}).") from error
+    if isinstance(found, dict) and isinstance(found.get("model_state_dict"), dict):
+        found = found["model_state_dict"]
+    marks = ("_read_in.weight", "_backbone.wpe.weight", "_read_out.weight")
+    if not isinstance(found, dict) or any(not isinstance(found.get(mark), Tensor) for mark in marks):
+        raise FileError(f"{path} does not have the layout _read_in, _backbone, _read_out.")
+    width, d = found["_read_in.weight"].shape
+    T = len(found["_backbone.wpe.weight"])
+    layers = sum(name.startswith("_backbone.h.") and name.endswith("ln_1.weight") for name in found)
+    outputs = len(found["_read_out.weight"])
+    require(outputs == 1, "_read_out", f"{outputs} outputs", "1 output")
+    require(T % 2 == 0 and T >= 4, "_backbone.wpe", f"{T} positions", "two for each of at least two points")
+    names = {ours: f"_backbone.{theirs}" for ours, theirs in backbone_names(layers).items()}
+    names |= {f"{ours}.{part}": f"_{ours}.{part}" for ours in ("read_in", "read_out") for part in ("weight", "bias")}
+    gpt = GPT(Model(layers=layers, heads=heads, width=width), d=d, N=T // 2 - 1)
+    state = {ours: _turned(ours, found[theirs]) for ours, theirs in names.items() if theirs in found}
+    load(gpt, state, str(path))
+    return gpt.eval()

@@ -1,0 +1,210 @@
+"""train(run, out): from a value to a folder of weights, log and checkpoints. Stopped anywhere, it can go on."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from layerstep.errors import FileError, InputError, LayerstepError, require
+from layerstep.files import provenance, read_json, write_json, write_text
+from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
+from layerstep.training.config import Run
+from layerstep.training.engine import Engine, find_device
+from layerstep.training.progress import progress as show_progress
+from layerstep.training.schedule import active_points, learning_rate
+from layerstep.training.stack import require_stackable
+
+RUNS, LOG, CHECKPOINTS, SNAPSHOTS = "runs.json", "log.jsonl", "checkpoints", "snapshots"
+Record = dict[str, Any]
+
+
+class Diverged(LayerstepError, ArithmeticError):
+    """The loss is no longer a number."""
+
+
+def train(
+    run: Run | Sequence[Run],
+    out: str | os.PathLike,
+    *,
+    device: str | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 60.0,
+    snapshots: Sequence[float] = (0.12, 0.3, 0.6),
+    on_log: Callable[[Record], None] | None = None,
+    progress: bool = False,
+    fused: bool | None = None,
+) -> Any:
+    """Train `run` and write config.json, model.safetensors, log.jsonl and checkpoints to the folder `out`.
+
+    A list of runs of one shape is trained side by side, each model in a folder of its own inside `out`; the result
+    is then a list of GPT. `snapshots` are the fractions of training at which the weights are kept too. A tracker
+    is a function: `on_log` is called with every record of the log. `resume` goes on from the last checkpoint, to
+    the very bits an uninterrupted run has on the same machine. `fused` asks for the hand-written kernels or
+    refuses them (None: where they fit).
+    """
+    runs = [run] if isinstance(run, Run) else list(run)
+    require_stackable(runs)
+    require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
+    require(all(0 < f < 1 for f in snapshots), "snapshots", list(snapshots), "fractions between 0 and 1")
+    where = find_device(device)
+    folder = FilePath(out)
+    folders = [folder] if isinstance(run, Run) else [folder / each.name for each in runs]
+    _claim(folder, runs, resume, where)
+    engine = Engine(runs, where, fused)
+    checkpoint = load_checkpoint(folder / CHECKPOINTS, runs) if resume else None
+    if checkpoint is not None:
+        engine.restore(checkpoint[1], checkpoint[0])
+    _Loop(engine, folder, folders, checkpoint_seconds, snapshots, on_log).run(progress)
+    models = [engine.gpt(s) for s in range(len(runs))]
+    return models[0] if isinstance(run, Run) else models
+
+
+def _claim(folder: FilePath, runs: list[Run], resume: bool, device: torch.device) -> None:
+    """Make `folder` the place of these runs, or say whose it is."""
+    about = folder / RUNS
+    if about.exists():
+        known = read_json(about)
+        if not isinstance(known, dict) or known.get("identities") != [run.identity for run in runs]:
+            raise InputError(f"out = {folder}: holds another run (see {about}). Choose another folder, or delete it.")
+        if not resume:
+            raise InputError(f"out = {folder}: this run was started there. Pass resume, or choose another folder.")
+        return
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"out = {folder}: is not empty and holds no run. Choose another folder.")
+    write_json(
+        about,
+        {
+            "identities": [run.identity for run in runs],
+            "runs": [run.to_dict() for run in runs],
+            "provenance": provenance(str(device)),
+        },
+    )
+
+
+class _Loop:
+    """Advance, log, save. The losses are read a few chunks late, so the device never waits for the host."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        folder: FilePath,
+        folders: list[FilePath],
+        checkpoint_seconds: float,
+        snapshots: Sequence[float],
+        on_log: Callable[[Record], None] | None,
+    ) -> None:
+        self.engine, self.folder, self.folders, self.on_log = engine, folder, folders, on_log
+        self.checkpoint_seconds = checkpoint_seconds
+        self.total = engine.runs[0].steps
+        self.snapshots = sorted({max(1, round(f * self.total)) for f in snapshots})
+        self.pending: deque[tuple[int, int, Tensor, Any]] = deque()
+        self.seconds = self._trim_log()
+        self.began = time.monotonic() - self.seconds
+        self.words = ""
+
+    def run(self, progress: bool) -> None:
+        saved = time.monotonic()
+        with show_progress(self.total, self.engine.step, progress) as show:
+            while self.engine.step < self.total:
+                stop = min([s for s in self.snapshots if s > self.engine.step] + [self.total])
+                before = self.engine.step
+                losses = self.engine.advance(stop - before)
+                self._later(before, losses)
+                while len(self.pending) > 2:
+                    self._record()
+                show(self.engine.step, self.words)
+                if self.engine.step in self.snapshots:
+                    self._flush()
+                    self._save_models(SNAPSHOTS, f"step-{self.engine.step:09}")
+                if self.engine.step < self.total and time.monotonic() - saved >= self.checkpoint_seconds:
+                    self._checkpoint()
+                    saved = time.monotonic()
+            self._flush()
+            show(self.engine.step, self.words)
+            self._checkpoint()
+            self._save_models()
+
+    def _later(self, before: int, losses: Tensor) -> None:
+        """Start copying losses to the host, and remember to read them."""
+        if losses.device.type != "cuda":
+            self.pending.append((before, self.engine.step, losses, None))
+            return
+        host = torch.empty(losses.shape, dtype=losses.dtype, pin_memory=True)
+        host.copy_(losses, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record()
+        self.pending.append((before, self.engine.step, host, arrived))
+
+    def _record(self) -> None:
+        """Write the oldest pending losses to the log: means over the steps they belong to."""
+        before, step, losses, arrived = self.pending.popleft()
+        if arrived is not None:
+            arrived.synchronize()
+        loss, last = losses.double().mean(0).unbind(-1)
+        runs = self.engine.runs
+        record = {
+            "step": step,
+            "loss": loss.tolist(),
+            "last": last.tolist(),
+            "lr": [learning_rate(run, step - 1) for run in runs],
+            "points": [active_points(run, step - 1) for run in runs],
+            "seconds": round(time.monotonic() - self.began, 3),
+        }
+        if not all(map(math.isfinite, record["loss"])):
+            bad = next(i for i, value in enumerate(record["loss"]) if not math.isfinite(value))
+            raise Diverged(
+                f"the loss of run {bad} is {record['loss'][bad]} between steps {before} and {step}. "
+                f"Lower lr (now {runs[bad].lr:g}) or lengthen warmup; earlier checkpoints are unharmed."
+            )
+        self._write(record)
+        self.words = "loss " + " ".join(f"{value:.4f}" for value in record["loss"])
+        self.words += f"  lr {record['lr'][0]:.2e}"
+        if self.on_log:
+            self.on_log(record)
+
+    def _flush(self) -> None:
+        while self.pending:
+            self._record()
+
+    def _checkpoint(self) -> None:
+        self._flush()
+        save_checkpoint(self.folder / CHECKPOINTS, self.engine.runs, self.engine.step, self.engine.state)
+
+    def _save_models(self, *inside: str) -> None:
+        for s, (run, folder) in enumerate(zip(self.engine.runs, self.folders, strict=True)):
+            about = {"run": run.to_dict(), "step": self.engine.step, "provenance": provenance(str(self.engine.device))}
+            self.engine.gpt(s).save_pretrained(folder.joinpath(*inside), about=about)
+
+    def _trim_log(self) -> float:
+        """Drop log records that a resumed run will write again; return the seconds spent so far."""
+        path = self.folder / LOG
+        if not path.exists():
+            return 0.0
+        kept = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:  # the line a kill cut short
+                break
+            if record["step"] > self.engine.step:
+                break
+            kept.append(record)
+        write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
+        return kept[-1]["seconds"] if kept else 0.0
+
+    def _write(self, record: Record) -> None:
+        path = self.folder / LOG
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise FileError(f"cannot write {path}: {error.strerror}. Free some space, then resume.") from error

@@ -1,0 +1,128 @@
+"""Weights in the layout of the Hugging Face hub: config.json and model.safetensors, whole or in shards. No pickle."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from layerstep.errors import FileError, require
+from layerstep.files import read_json, write_aside, write_json
+from layerstep.training.config import Model
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+KIND = "layerstep-gpt"
+Saved = TypeVar("Saved", bound="Pretrained")
+
+
+def write_tensors(path: FilePath, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Tensors to one safetensors file, written aside and renamed."""
+    with write_aside(path) as aside:
+        try:
+            save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, aside, metadata)
+        except SafetensorError as error:  # safetensors wraps a full disk in an error of its own
+            raise OSError(str(error)) from error
+
+
+def read_tensors(path: FilePath) -> dict[str, Tensor]:
+    """Tensors of one safetensors file, or a FileError that says what is wrong with it."""
+    if not path.is_file():
+        raise FileError(f"{path} is not there. Check the path.")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise FileError(f"{path} is no whole safetensors file ({error}). Copy or write it again.") from error
+
+
+def shards(tensors: dict[str, Tensor], shard_bytes: int) -> list[dict[str, Tensor]]:
+    """Tensors in order, in groups of at most `shard_bytes` (a tensor larger than that is a group alone)."""
+    groups: list[dict[str, Tensor]] = [{}]
+    for name, tensor in tensors.items():
+        if groups[-1] and sum(t.nbytes for t in groups[-1].values()) + tensor.nbytes > shard_bytes:
+            groups.append({})
+        groups[-1][name] = tensor
+    return groups
+
+
+class Pretrained(nn.Module):
+    """What a model of (Model, d, N) needs to be saved and loaded."""
+
+    model: Model
+    d: int
+    N: int
+
+    def save_pretrained(
+        self,
+        path: str | os.PathLike,
+        *,
+        dtype: torch.dtype | None = None,
+        shard_bytes: int | None = None,
+        about: dict[str, Any] | None = None,
+    ) -> FilePath:
+        """Write config.json and model.safetensors to the folder `path`.
+
+        dtype=torch.float16 halves the file; `shard_bytes` splits it. `about` is kept in config.json.
+        """
+        folder = FilePath(path)
+        state = {name: t.to(dtype) for name, t in self.state_dict().items()}
+        groups = shards(state, shard_bytes) if shard_bytes else [state]
+        names = [f"model-{i:05}-of-{len(groups):05}.safetensors" for i in range(1, len(groups) + 1)]
+        if len(groups) == 1:
+            names = [WEIGHTS]
+        for name, group in zip(names, groups, strict=True):
+            write_tensors(folder / name, group, {"format": "pt"})
+        if len(groups) > 1:
+            weight_map = {key: name for name, group in zip(names, groups, strict=True) for key in group}
+            total = sum(t.nbytes for t in state.values())
+            write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
+        config = {"model_type": KIND, "model": self.model.to_dict(), "d": self.d, "N": self.N}
+        write_json(folder / CONFIG, config | ({"about": about} if about else {}))
+        return folder
+
+    @classmethod
+    def from_pretrained(
+        cls: type[Saved],
+        path: str | os.PathLike,
+        *,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device = "cpu",
+    ) -> Saved:
+        """The model saved in the folder `path`, in its own precision unless `dtype` says otherwise.
+
+        Weights stored in half precision come back as float32.
+        """
+        folder = FilePath(path)
+        if not folder.is_dir():
+            raise FileError(f"{folder} is no folder. save_pretrained and `layerstep train` write such folders.")
+        config = read_json(folder / CONFIG)
+        if not isinstance(config, dict) or config.get("model_type") != KIND:
+            raise FileError(f"{folder / CONFIG} does not describe a {KIND}. For other layouts see docs/training.md.")
+        files = [WEIGHTS]
+        if (folder / INDEX).is_file():
+            files = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
+        state = {name: t for file in files for name, t in read_tensors(folder / file).items()}
+        model = cls(Model.from_dict(config["model"]), d=config["d"], N=config["N"])  # type: ignore[call-arg]
+        load(model, state, str(folder))
+        stored = next(iter(state.values())).dtype
+        kept = torch.float32 if stored in (torch.float16, torch.bfloat16) else stored
+        return model.to(device=device, dtype=dtype or kept).eval()
+
+
+def load(model: nn.Module, state: dict[str, Tensor], where: str) -> None:
+    """Copy `state` into `model`; names and shapes must agree exactly. The model takes the state's precision."""
+    expected = {name: tuple(t.shape) for name, t in model.state_dict().items()}
+    found = {name: tuple(t.shape) for name, t in state.items()}
+    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    if wrong:
+        first = wrong[0]
+        raise FileError(
+            f"{where}: {len(wrong)} tensors do not fit the model, first {first}: "
+            f"found {found.get(first, 'none')}, expected {expected.get(first, 'none')}."
+        )
+    require(len({t.dtype for t in state.values()}) == 1, "dtype", "several in one file", "one")
+    model.to(next(iter(state.values())).dtype).load_state_dict(state)

@@ -1,0 +1,26 @@
+"""Schedules are pure functions of the step: a resumed run needs nothing but its number."""
+
+from __future__ import annotations
+
+import math
+
+from layerstep.training.config import Run
+
+
+def learning_rate(run: Run, step: int) -> float:
+    """lr (s+1)/warmup while s < warmup, then lr_final + (lr - lr_final)(1 + cos πu)/2, u from 0 to 1."""
+    if step < run.warmup:
+        return run.lr * (step + 1) / run.warmup
+    u = min(1.0, (step - run.warmup) / (run.steps - run.warmup))
+    return run.lr_final + (run.lr - run.lr_final) * (1 + math.cos(math.pi * u)) / 2
+
+
+def active_points(run: Run, step: int) -> int:
+    """n(s) = min(start + add ⌊s / every⌋, N+1): the points whose loss counts. All of them when `every` is 0.
+
+    The attention is causal, so points that do not count cannot be seen by those that do.
+    """
+    if run.curriculum_every == 0:
+        return run.task.N + 1
+    grown = run.curriculum_start + run.curriculum_add * (step // run.curriculum_every)
+    return min(grown, run.task.N + 1)

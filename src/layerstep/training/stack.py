@@ -1,0 +1,93 @@
+"""S models of one shape in one buffer [S, P]: a parameter is a view, and a pass over all of them is one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.errors import InputError, require
+from layerstep.training.config import Run
+from layerstep.training.gpt import GPT
+
+ALIGN = 1024  # the length of a row is rounded up to this, so that every model starts on an aligned address
+
+
+class Slot(NamedTuple):
+    """Where a parameter lies in a row."""
+
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+
+
+class Layout:
+    """The places of a GPT's parameters in a row of P numbers, in the order of `named_parameters`."""
+
+    def __init__(self, gpt: GPT) -> None:
+        self.slots: dict[str, Slot] = {}
+        start = 0
+        for name, parameter in gpt.named_parameters():
+            self.slots[name] = Slot(start, start + parameter.numel(), tuple(parameter.shape))
+            start += parameter.numel()
+        self.P = -(-start // ALIGN) * ALIGN
+
+    def view(self, buffer: Float[Tensor, "S P"], name: str) -> Float[Tensor, "S *shape"]:
+        """One parameter of all models."""
+        start, stop, shape = self.slots[name]
+        return buffer[:, start:stop].unflatten(1, shape)
+
+    def layers(self, buffer: Float[Tensor, "S P"], name: str) -> Float[Tensor, "S L *shape"]:
+        """One parameter of every block of all models: `blocks.l.name`, l = 0..L-1, at equal distances."""
+        start, stop, shape = self.slots[f"blocks.0.{name}"]
+        size = self.slots["norm.weight"].start - self.slots["blocks.0.norm1.weight"].start
+        L = 1 + max(int(slot.split(".")[1]) for slot in self.slots if slot.startswith("blocks."))
+        stride = size // L
+        flat = buffer.as_strided(
+            (buffer.shape[0], L, stop - start),
+            (buffer.stride(0), stride, 1),
+            buffer.storage_offset() + start,
+        )
+        return flat.unflatten(2, shape)
+
+    def load(self, buffer: Float[Tensor, "S P"], index: int, gpt: GPT) -> None:
+        for name, parameter in gpt.named_parameters():
+            self.view(buffer, name)[index].copy_(parameter.detach())
+
+    @torch.no_grad()
+    def store(self, buffer: Float[Tensor, "S P"], index: int, gpt: GPT) -> GPT:
+        for name, parameter in gpt.named_parameters():
+            parameter.copy_(self.view(buffer, name)[index])
+        return gpt
+
+
+MAY_DIFFER = "the task's law, the seed, and the numbers of the optimizer and of the schedules"
+
+
+def require_stackable(runs: Sequence[Run]) -> None:
+    """Runs that train side by side share what decides shapes and lengths."""
+    require(len(runs) > 0, "runs", "none", "one run or more")
+
+    def shared(run: Run) -> dict:
+        return {
+            "model": run.model,
+            "d": run.task.d,
+            "N": run.task.N,
+            "steps": run.steps,
+            "batch": run.batch,
+            "precision": run.precision,
+        }
+
+    for i, run in enumerate(runs):
+        for name, value in shared(run).items():
+            first = shared(runs[0])[name]
+            if value != first:
+                raise InputError(
+                    f"stacked runs 0 and {i} differ in {name} ({first} and {value}). "
+                    f"They may differ in {MAY_DIFFER}; train the others on their own."
+                )
+        if run in runs[:i]:
+            raise InputError(f"stacked runs {runs.index(run)} and {i} are the same run. Change a seed.")

@@ -1,0 +1,78 @@
+"""Runs are values: their schedules are functions of the step, their identity is their content, typos are refused."""
+
+import json
+
+import pytest
+import torch
+
+from layerstep.errors import InputError
+from layerstep.tasks import Task
+from layerstep.training import PRESETS, Model, Run, active_points, learning_rate
+
+
+def test_the_papers_numbers_are_the_defaults():
+    run = PRESETS["paper"]
+    assert (run.model.layers, run.model.heads, run.model.width) == (12, 8, 256)
+    assert (run.steps, run.batch, run.lr, run.lr_final, run.warmup) == (500_000, 64, 1e-4, 1e-5, 0)
+    assert (run.beta1, run.beta2, run.weight_decay, run.clip) == (0.9, 0.999, 1e-4, 1.0)
+    assert run.task == Task()
+
+
+def test_the_curriculum_counts_11_points_then_two_more_every_2000_steps_up_to_41():
+    run = Run()
+    assert [active_points(run, s) for s in (0, 1999, 2000, 4000)] == [11, 11, 13, 15]
+    assert [active_points(run, s) for s in (29_999, 30_000, 499_999)] == [39, 41, 41]
+    assert active_points(Run(curriculum_every=0), 0) == 41
+
+
+def test_the_rate_is_torchs_cosine():
+    run = Run(steps=50)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=run.lr)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=run.steps, eta_min=run.lr_final)
+    for step in range(run.steps):
+        assert learning_rate(run, step) == pytest.approx(cosine.get_last_lr()[0], rel=1e-9)
+        optimizer.step()
+        cosine.step()
+
+
+def test_the_rate_climbs_through_the_warm_up_and_meets_the_cosine():
+    run = Run(steps=100, warmup=10, lr=1.0, lr_final=0.1)
+    assert [learning_rate(run, s) for s in (0, 4, 9, 10)] == pytest.approx([0.1, 0.5, 1.0, 1.0])
+    assert learning_rate(run, 55) == pytest.approx(0.55)
+    assert learning_rate(run, 100) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("run", PRESETS.values(), ids=PRESETS)
+def test_a_run_survives_json_and_keeps_its_identity(run):
+    again = Run.from_dict(json.loads(json.dumps(run.to_dict())))
+    assert again == run
+    assert again.identity == run.identity
+    assert run.override(seed=run.seed + 1).identity != run.identity
+
+
+def test_scalars_are_changed_wherever_they_live():
+    run = Run().override(lr=0.5, layers=2, inputs="uniform", v=2.0)
+    assert (run.lr, run.model.layers, run.task.inputs, run.task.v) == (0.5, 2, "uniform", 2.0)
+    assert run.model.width == 256
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Model(width=100, heads=8), "width = 100: must be divisible by heads = 8. Try width = 96"),
+        (lambda: Model(attention="cosine"), "attention = 'cosine': must be one of softmax, linear"),
+        (lambda: Model(layers=0), "layers = 0: must be an integer of at least 1"),
+        (lambda: Run(lr=0.0), "lr = 0.0"),
+        (lambda: Run(steps=10, warmup=10), "warmup = 10: must be below steps = 10"),
+        (lambda: Run(beta2=1.0), "beta2 = 1.0"),
+        (lambda: Run(seed=-1), "seed = -1"),
+        (lambda: Run(precision="half"), "precision = 'half': must be one of bfloat16"),
+        (lambda: Run.from_dict({"learning_rate": 1}), "run keys = learning_rate: must be among task, model"),
+        (lambda: Run.from_dict({"model": {"depth": 1}}), "model keys = depth"),
+        (lambda: Run.from_dict({"task": {"n": 1}}), "task keys = n"),
+        (lambda: Run().override(depth=3), "depth is no scalar of a run. There are: steps"),
+    ],
+)
+def test_mistakes_are_refused_in_one_sentence(make, words):
+    with pytest.raises(InputError, match=words):
+        make()

@@ -1,0 +1,76 @@
+"""Saved models come back bit for bit; damaged and foreign folders are refused in words."""
+
+import json
+
+import pytest
+import torch
+
+from layerstep.errors import FileError, InputError
+from layerstep.tasks import Task, sample
+from layerstep.training import GPT, Model
+
+
+@pytest.fixture
+def gpt():
+    return GPT(Model(layers=2, heads=2, width=16, attention="linear-mean"), d=3, N=6).initialise(7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_saved_model_comes_back_bit_for_bit(gpt, tmp_path, dtype):
+    gpt.to(dtype).save_pretrained(tmp_path, about={"step": 3})
+    again = GPT.from_pretrained(tmp_path)
+    assert again.model == gpt.model
+    for name, tensor in gpt.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name])
+    prompts = sample(Task(d=3, N=6), 2, seed=0)
+    assert torch.equal(gpt(prompts), again(prompts))
+    assert GPT.from_pretrained(tmp_path, dtype=torch.float64).positions.dtype == torch.float64
+
+
+def test_half_precision_in_shards_is_the_rounded_model(gpt, tmp_path):
+    gpt.save_pretrained(tmp_path, dtype=torch.float16, shard_bytes=4000)
+    files = sorted(tmp_path.glob("model-*.safetensors"))
+    assert len(files) > 2
+    assert all(file.stat().st_size < 6000 for file in files)
+    again = GPT.from_pretrained(tmp_path)
+    for name, tensor in gpt.state_dict().items():
+        assert torch.equal(tensor.half().float(), again.state_dict()[name])
+
+
+def damage(folder, kind):
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    if kind == "truncated":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif kind == "missing":
+        weights.unlink()
+    elif kind == "config":
+        config.write_text('{"model_type": "gpt2"}')
+    elif kind == "half a config":
+        config.write_text(config.read_text()[:20])
+    elif kind in ("shape", "key"):
+        change = {"shape": {"layers": 3}, "key": {"depth": 3}}[kind]
+        about = json.loads(config.read_text())
+        config.write_text(json.dumps(about | {"model": about["model"] | change}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "words"),
+    [
+        ("truncated", FileError, "no whole safetensors file"),
+        ("missing", FileError, "is not there"),
+        ("config", FileError, "does not describe a layerstep-gpt"),
+        ("half a config", FileError, "not readable JSON"),
+        ("shape", FileError, "12 tensors do not fit the model, first blocks.2"),
+        ("key", InputError, "model keys = depth"),
+    ],
+)
+def test_damaged_and_foreign_folders_are_refused_in_words(gpt, tmp_path, kind, error, words):
+    gpt.save_pretrained(tmp_path)
+    damage(tmp_path, kind)
+    with pytest.raises(error, match=words):
+        GPT.from_pretrained(tmp_path)
+
+
+def test_a_path_that_is_no_folder_is_refused_in_words(tmp_path):
+    with pytest.raises(FileError, match="is no folder"):
+        GPT.from_pretrained(tmp_path / "nothing")

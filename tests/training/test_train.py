@@ -1,0 +1,202 @@
+"""train: a folder that can be trusted after a kill, a full disk or a wrong word."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from layerstep.cli import main
+from layerstep.errors import FileError, InputError
+from layerstep.tasks import Task
+from layerstep.training import GPT, Diverged, Model, Run, train
+from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
+
+RUN = Run(task=Task(N=4, d=2), model=Model(layers=1, heads=2, width=16), steps=300, batch=4, lr=1e-3, warmup=10)
+STACK = [RUN, RUN.override(seed=1, inputs="uniform")]
+
+
+def test_the_folder_holds_model_log_snapshots_and_checkpoint(tmp_path):
+    seen = []
+    gpt = train(RUN, tmp_path / "a", device="cpu", on_log=seen.append)
+    again = GPT.from_pretrained(tmp_path / "a")
+    assert all(torch.equal(a, b) for a, b in zip(gpt.parameters(), again.parameters(), strict=True))
+    records = [json.loads(line) for line in (tmp_path / "a" / "log.jsonl").read_text().splitlines()]
+    assert records == seen
+    assert records[-1]["step"] == 300
+    assert sorted(p.name for p in (tmp_path / "a" / "snapshots").iterdir()) == [
+        "step-000000036", "step-000000090", "step-000000180",
+    ]  # fmt: skip
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert Run.from_dict(config["about"]["run"]) == RUN
+
+
+def test_a_stack_writes_each_model_as_if_alone(tmp_path):
+    together = train(STACK, tmp_path / "stack", device="cpu")
+    alone = train(STACK[1], tmp_path / "one", device="cpu")
+    assert all(torch.equal(a, b) for a, b in zip(together[1].parameters(), alone.parameters(), strict=True))
+    GPT.from_pretrained(tmp_path / "stack" / STACK[0].name)
+
+
+SCRIPT = """
+import json, sys
+from layerstep.training import Run, train
+runs = [Run.from_dict(values) for values in json.loads(sys.argv[2])]
+train(runs, sys.argv[1], device="cpu", checkpoint_seconds=0, resume=True)
+"""
+
+
+def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
+    """kill -9 at two arbitrary moments; the end is bitwise that of a run nobody disturbed."""
+    runs = [run.override(steps=1200) for run in STACK]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def command(name):
+        return [sys.executable, "-c", SCRIPT, str(tmp_path / name), json.dumps([run.to_dict() for run in runs])]
+
+    reached = []
+    for kill in range(2):
+        process = subprocess.Popen(command("killed"), env=environment)
+        before = len(reached) and reached[-1]
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and process.poll() is None:
+            notes = sorted((tmp_path / "killed" / "checkpoints").glob("step-*.json"))
+            if notes and int(notes[-1].stem[5:]) >= before + 300 + 100 * kill:
+                break
+            time.sleep(0.005)
+        assert process.poll() is None, "the run ended before it could be killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        found = load_checkpoint(tmp_path / "killed" / "checkpoints", runs)
+        assert found is not None
+        reached.append(found[0])
+    assert 0 < reached[0] < reached[1] < 1200
+    subprocess.run(command("killed"), env=environment, check=True)
+    subprocess.run(command("whole"), env=environment, check=True)
+    states = [load_checkpoint(tmp_path / name / "checkpoints", runs) for name in ("killed", "whole")]
+    assert states[0] is not None
+    assert states[1] is not None
+    assert states[0][0] == states[1][0] == 1200
+    for name, tensor in states[0][1].items():
+        assert torch.equal(tensor, states[1][1][name])
+    losses = [
+        [(r["step"], r["loss"]) for r in map(json.loads, (tmp_path / name / "log.jsonl").read_text().splitlines())]
+        for name in ("killed", "whole")
+    ]
+    assert losses[0] == losses[1]
+    assert len(list((tmp_path / "killed" / "checkpoints").iterdir())) == 4  # the last two, state and note
+
+
+def test_folders_of_others_are_not_touched(tmp_path):
+    train(RUN, tmp_path / "a", device="cpu")
+    with pytest.raises(InputError, match="this run was started there"):
+        train(RUN, tmp_path / "a", device="cpu")
+    with pytest.raises(InputError, match="holds another run"):
+        train(RUN.override(lr=2e-3), tmp_path / "a", device="cpu", resume=True)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.tex").write_text("...")
+    with pytest.raises(InputError, match="is not empty and holds no run"):
+        train(RUN, tmp_path / "b", device="cpu")
+
+
+def test_a_finished_run_resumes_to_itself(tmp_path):
+    first = train(RUN, tmp_path, device="cpu")
+    again = train(RUN, tmp_path, device="cpu", resume=True)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("damage", "error", "words"),
+    [
+        ("bytes", FileError, "does not have the checksum it was written with. Delete"),
+        ("missing", FileError, "cannot read .*safetensors"),
+        ("format", FileError, "has format 0, this version reads 1"),
+        ("json", FileError, "not readable JSON"),
+        ("run", InputError, "belongs to another run"),
+    ],
+)
+def test_damaged_checkpoints_are_refused_in_words(tmp_path, damage, error, words):
+    path = save_checkpoint(tmp_path, [RUN], 5, {"weights": torch.arange(9.0)})
+    note = path.with_suffix(".json")
+    if damage == "bytes":
+        path.write_bytes(path.read_bytes()[:-4] + b"\0\0\0\1")
+    elif damage == "missing":
+        path.unlink()
+    elif damage == "format":
+        note.write_text(json.dumps(json.loads(note.read_text()) | {"format": 0}))
+    elif damage == "json":
+        note.write_text(note.read_text()[:30])
+    run = RUN.override(seed=5) if damage == "run" else RUN
+    with pytest.raises(error, match=words):
+        load_checkpoint(tmp_path, [run])
+
+
+def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(tmp_path, monkeypatch):
+    save_checkpoint(tmp_path, [RUN], 5, {"weights": torch.ones(3)})
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("layerstep.training.pretrained.save_file", full)
+    with pytest.raises(FileError, match=r"cannot write .*No space left on device\. What was there before is unchanged"):
+        save_checkpoint(tmp_path, [RUN], 6, {"weights": torch.zeros(3)})
+    found = load_checkpoint(tmp_path, [RUN])
+    assert found is not None
+    assert found[0] == 5
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_log_that_cannot_grow_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("layerstep.training.loop.LOG", "../../../../../../../../dev/full")
+    monkeypatch.setattr("layerstep.training.loop._Loop._trim_log", lambda self: 0.0)
+    with pytest.raises(FileError, match=r"cannot write .*: No space left on device\. Free some space, then resume"):
+        train(RUN, tmp_path, device="cpu")
+
+
+def test_a_loss_that_is_no_number_stops_the_run_in_words(tmp_path):
+    with pytest.raises(Diverged, match=r"the loss of run 0 is nan .* Lower lr"):
+        train(RUN.override(lr=1e30, warmup=0), tmp_path, device="cpu")
+
+
+def test_the_command_trains_a_stack_and_prints_json(tmp_path, capsys):
+    arguments = ["train", "tiny", "--out", str(tmp_path / "o"), "--device", "cpu", "--prompts", "20", "--json"]
+    arguments += ["--set", "steps=70", "warmup=1", "layers=1", "batch=4", "--stack", "seed=1", "seed=2,inputs=uniform"]
+    assert main(arguments) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert [result["steps"] for result in results] == [70, 70]
+    assert all(result["evaluation"]["ratio"] > 1 for result in results)
+    assert main([*arguments, "--resume"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "depth=3"], "'depth=3': must be NAME=VALUE with NAME one of steps"),
+        (["--set", "steps=ten"], "steps must be a value of type int"),
+        (["--set", "heads=3"], "width = 32: must be divisible by heads = 3"),
+        (["--device", "tpu"], "device = 'tpu': must be one of"),
+        (["--stack", "seed=1", "layers=2"], "differ in model"),
+    ],
+)
+def test_mistakes_on_the_command_line_are_one_line(tmp_path, capsys, arguments, words):
+    assert main(["train", "tiny", "--out", str(tmp_path / "o"), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.slow
+def test_tiny_learns_in_two_minutes_on_a_cpu(tmp_path):
+    from layerstep.training import PRESETS, evaluate
+
+    began = time.monotonic()
+    gpt = train(PRESETS["tiny"], tmp_path, device="cpu")
+    assert time.monotonic() - began < 120
+    errors = evaluate(gpt, PRESETS["tiny"].task, B=1000, seed=1)
+    assert errors.mse[0] > 0.9
+    assert errors.mse[-1] < 0.02

@@ -29,7 +29,7 @@ variants = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 def run(network, problem):
     """w [L + 1, n] after every iteration and out [L + 1, M], from the fast engine."""
     x, y, xq = problem.tensors()
-    [(_, passed)] = network._pieces(x[None], y[None], xq[None], None, 2**30)
+    [(_, passed)] = network.pieces(x[None], y[None], xq[None])
     w, out = [], []
     for _ in passed.iterate():
         w.append(passed.Z[network.stream.row("w"), 0, passed.spans["train"]].clone())

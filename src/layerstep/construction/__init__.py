@@ -2,7 +2,8 @@
 
 from layerstep.construction.certificate import Certificate, Prediction
 from layerstep.construction.construct import SCHEMES, construct
+from layerstep.construction.convergence import convergence_data
 from layerstep.construction.network import Construction
 from layerstep.construction.stream import Stream
 
-__all__ = ["SCHEMES", "Certificate", "Construction", "Prediction", "Stream", "construct"]
+__all__ = ["SCHEMES", "Certificate", "Construction", "Prediction", "Stream", "construct", "convergence_data"]

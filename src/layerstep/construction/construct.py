@@ -63,6 +63,14 @@ def construct(
     require_choice("scheme", scheme, SCHEMES)
     if L is not None:
         require_count(L=L)
+    u = torch.finfo(dtype).eps / 2
+    require(
+        lam / N > 4 * u,
+        "dtype",
+        dtype,
+        f"precise enough for lam / N = {lam / N:.2g} > 4 u = {4 * u:.2g}",
+        "Rounded attention weights can make the system indefinite: use float64 or a larger lam.",
+    )
     if scheme == "paper":
         made = plan(d, N, v, lam, B_x=B_x, B_y=B_y, eps=eps, error=error, eta=eta, c=c, L=L)
     else:
@@ -74,14 +82,6 @@ def construct(
             f"large enough for the sink weight {made.a:.2g}",
             "Ask for a larger error, or use float32 or float64.",
         )
-    u = torch.finfo(dtype).eps / 2
-    require(
-        lam / N > 4 * u,
-        "dtype",
-        dtype,
-        f"precise enough for lam / N = {lam / N:.2g} > 4 u = {4 * u:.2g}",
-        "Rounded attention weights can make the system indefinite: use float64 or a larger lam.",
-    )
     network = Construction(made, arguments).to(device=device, dtype=dtype)
     certificate = network.certificate
     if certificate.vacuous and (eps is not None or error is not None):

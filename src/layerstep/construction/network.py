@@ -88,7 +88,7 @@ class Construction(nn.Module):
         # The theorem has one query a prompt; the sink schemes take all queries in one.
         B, queries = (1, xq[None]) if self.scheme.flexible else (len(xq), xq[:, None])
         w, values = y.new_zeros(len(y)), []
-        for _, run in self._pieces(x.expand(B, -1, -1), y.expand(B, -1), queries, None, budget):
+        for _, run in self.pieces(x.expand(B, -1, -1), y.expand(B, -1), queries, None, budget):
             for _ in run.iterate():
                 pass
             values.append(run.read_out()[self.stream.row("y")].flatten())
@@ -116,7 +116,7 @@ class Construction(nn.Module):
         require(ok, "contexts", list(contexts), f"from 1 to {min(N, scheme.N)}", f"This network has N = {scheme.N}.")
         ok = len(stages) > 0 and min(stages) >= 0 and max(stages) <= self.L
         require(ok, "stages", list(stages), f"from 0 to L = {self.L}")
-        self._require_prompts(prompts.x[:, :-1].flatten(0, 1), prompts.y[:, :-1].flatten(), prompts.x[:, -1], n)
+        self.require_prompts(prompts.x[:, :-1].flatten(0, 1), prompts.y[:, :-1].flatten(), prompts.x[:, -1], n)
 
         B, most = prompts.B, int(n.max())
         counts = n.repeat(B)  # sequence first, context second
@@ -125,7 +125,7 @@ class Construction(nn.Module):
         xq = prompts.x[:, n].flatten(0, 1)[:, None]
         kept = {int(stage): index for index, stage in enumerate(stages)}
         values = torch.empty(len(kept), B * len(n), dtype=self.dtype)
-        for piece, run in self._pieces(x, y, xq, counts, BUDGET):
+        for piece, run in self.pieces(x, y, xq, counts):
             for stage in run.iterate():
                 if stage in kept:
                     values[kept[stage], piece] = run.read_out()[self.stream.row("y"), :, 0].cpu()
@@ -140,15 +140,15 @@ class Construction(nn.Module):
     def device(self) -> torch.device:
         return next(self.blocks.parameters()).device
 
-    def _pieces(
+    def pieces(
         self,
         x: Float[Tensor, "B n d"],
         y: Float[Tensor, "B n"],
         xq: Float[Tensor, "B M d"],
-        counts: Int[Tensor, "B"] | None,
-        budget: int,
+        counts: Int[Tensor, "B"] | None = None,
+        budget: int = BUDGET,
     ) -> Iterator[tuple[slice, Pass]]:
-        """Forward passes that have not begun, a piece of the prompts each."""
+        """Forward passes not yet begun, each over some prompts; of prompt b the first counts[b] examples count."""
         program = Program(list(self.blocks), self._lengths)  # type: ignore[arg-type]
         B, n, _ = x.shape
         size = max(1, _CACHE // (8 * (1 + n) * (1 + n + xq.shape[1])))
@@ -176,10 +176,11 @@ class Construction(nn.Module):
         require(x.shape[1] == d, "x.shape", list(x.shape), f"[n, {d}]: n examples of dimension {d}")
         require(y.shape == (len(x),), "y.shape", list(y.shape), f"[{len(x)}], a label for every row of x")
         require(xq.shape[1] == d, "xq.shape", list(xq.shape), f"[M, {d}]: M queries of dimension {d}")
-        self._require_prompts(x, y, xq, torch.tensor([len(x)]))
+        self.require_prompts(x, y, xq, torch.tensor([len(x)]))
         return x, y, xq
 
-    def _require_prompts(self, x: Tensor, y: Tensor, xq: Tensor, n: Int[Tensor, "contexts"]) -> None:
+    def require_prompts(self, x: Tensor, y: Tensor, xq: Tensor, n: Int[Tensor, "contexts"]) -> None:
+        """Refuse, with every reason, inputs [.., d], labels, queries [.., d] and example counts outside the theorem."""
         N, lam = self.scheme.N, self.scheme.lam
         u = torch.finfo(self.dtype).eps / 2
         longest, shortest = int(n.max()), int(n.min())

@@ -1,0 +1,48 @@
+"""Error and bound against the number of iterations, as plain data for a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from layerstep.construction.certificate import certify
+from layerstep.construction.network import Construction
+from layerstep.tasks.kernels import gaussian
+from layerstep.tasks.prompts import Prompts
+
+
+@torch.no_grad()
+def convergence_data(network: Construction, prompts: Prompts, stages: Sequence[int] | None = None) -> dict[str, Any]:
+    """For each stage, over the prompts with all N examples: median and largest error, median and least bound to hold.
+
+    "error" is |read-out - exact KRR|, "bound" the a-posteriori bound of the same read-out; `violations` counts
+    predictions with error above bound, and is 0. "promised" is the certificate of the whole network.
+    """
+    n, v, lam = prompts.N, network.scheme.v, network.scheme.lam
+    kept = set(range(network.L + 1) if stages is None else stages)
+    x, y, xq = (tensor.double() for tensor in (prompts.x[:, :n], prompts.y[:, :n], prompts.x[:, n:]))
+    network.require_prompts(x.flatten(0, 1), y.flatten(), xq[:, 0], torch.tensor([n]))
+    w_exact = torch.linalg.solve(gaussian(x, x, v) + lam * torch.eye(n, dtype=torch.float64), y)
+    exact = (gaussian(xq, x, v)[:, 0] * w_exact).sum(-1)
+    errors, bounds = ({stage: torch.empty(prompts.B) for stage in sorted(kept)} for _ in range(2))
+    row = network.stream.row
+    for piece, run in network.pieces(x, y, xq):
+        for stage in run.iterate():
+            if stage in kept:
+                w, out = run.Z[row("w"), :, run.spans["train"]], run.read_out()[row("y")]
+                for index, b in enumerate(range(piece.start, piece.stop)):
+                    bounds[stage][b] = certify(x[b], y[b], xq[b], w[index], out[index], v, lam).bound[0]
+                errors[stage][piece] = (out[:, 0].cpu() - exact[piece]).abs().float()
+    return {
+        "scheme": network.certificate.scheme,
+        "promised": network.certificate.bound,
+        "prompts": prompts.B,
+        "stages": sorted(kept),
+        "median_error": [errors[stage].median().item() for stage in sorted(kept)],
+        "largest_error": [errors[stage].max().item() for stage in sorted(kept)],
+        "median_bound": [bounds[stage].median().item() for stage in sorted(kept)],
+        "largest_bound": [bounds[stage].max().item() for stage in sorted(kept)],
+        "violations": sum(int((errors[stage] > bounds[stage] * (1 + 1e-6)).sum()) for stage in kept),
+    }

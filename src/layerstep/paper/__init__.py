@@ -1,5 +1,5 @@
 """The paper's experiments as values, its figures and tables, and the page that shows them beside ours."""
 
-from layerstep.paper.reproduce import Report, reproduce
+from layerstep.paper.report import Report, reproduce
 
 __all__ = ["Report", "reproduce"]

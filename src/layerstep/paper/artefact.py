@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
@@ -31,7 +31,7 @@ class Artefact:
     config: Data
     compute: Callable[[Data], Data]
     draw: Callable[[Data], Figure]
-    table: Callable[[Data], tuple[Sequence[str], list[Sequence[Any]]]]
+    table: Callable[[Data], tuple[list[str], list[list[Any]]]]
     rows: Callable[[Data], list[Row]] = lambda data: []
     rooms: tuple[str, ...] = ("tasks", "solvers", "paper")
 

@@ -15,7 +15,7 @@ function element(tag, attributes, parent, text) {
 
 // series: [{label, color, dash, x: [...], y: [...]}]; onMove is given the nearest x as the pointer moves.
 function lineChart(holder, {series, line, xLog, xLabel, yLabel, onMove}) {
-  const W = 760, H = 360, left = 60, right = 16, top = 14, bottom = 44;
+  const W = Math.min(Math.max(holder.clientWidth, 340), 900), H = 360, left = 60, right = 16, top = 14, bottom = 44;
   const shift = xLog ? 1 : 0;                            // step 0 has its place on a logarithmic axis: log(1 + step)
   const fx = value => xLog ? Math.log10(value + shift) : value;
   const xs = series.flatMap(s => s.x), ys = series.flatMap(s => s.y).concat(line ? [line.y] : []);
@@ -83,6 +83,7 @@ function explorer(root, {titles, settings}) {
     say(12);
   };
   for (const input of [setting, context, logarithmic]) input.addEventListener("change", draw);
+  window.addEventListener("resize", draw);
   draw();
 }
 

@@ -47,15 +47,11 @@ class Section:
 
 
 def inline_svg(text: str, title: str) -> str:
-    """A figure's SVG to stand inside the page: its ink follows the page's colour, its size the page's width."""
+    """A figure's SVG to stand inside the page, as wide as it was drawn and no wider than the page."""
     text = text[text.index("<svg") :]
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) width="([^"]*)"', r'\1 style="max-width: \2"', text, count=1)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = text.replace("#222222", "currentColor").replace("#000000", "currentColor")
-    text = re.sub(r"(<text [^>]*style=\")", r"\1fill: currentColor; ", text)
-    # The white sheets matplotlib puts behind figure and axes would glare on a dark page.
-    text = re.sub(r'style="fill: #ffffff[^"]*"', 'style="fill: none"', text)
     return text.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -14,7 +15,7 @@ SOLVER_COLORS = {"richardson": "#D55E00", "cg": "#0072B2", "gd": "#009E73", "nes
 SOLVER_DASHES = {"richardson": "-", "cg": "--", "gd": "-.", "nesterov": ":"}
 INK, BLUE, ORANGE, GREEN, PINK = "#222222", "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 
-_RC = {
+_RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9,

@@ -1,0 +1,47 @@
+"""Files are whole or absent, and an error says which file, why, and what to do."""
+
+import errno
+import os
+
+import pytest
+
+from layerstep.errors import FileError
+from layerstep.files import digest, read_json, write_aside, write_json
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_file_appears_whole_and_leaves_nothing_beside_it(tmp_path):
+    write_json(tmp_path / "deep" / "a.json", {"x": 1})
+    assert read_json(tmp_path / "deep" / "a.json") == {"x": 1}
+    assert os.listdir(tmp_path / "deep") == ["a.json"]
+
+
+@pytest.mark.parametrize("failure", [FULL, ValueError("no"), KeyboardInterrupt()])
+def test_a_failure_leaves_the_old_file_and_nothing_beside_it(tmp_path, failure):
+    file = write_json(tmp_path / "a.json", 1)
+    expected = FileError if isinstance(failure, OSError) else type(failure)
+    with pytest.raises(expected), write_aside(file) as aside:
+        aside.write_text("half")
+        raise failure
+    assert read_json(file) == 1
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_full_disk_is_a_sentence(tmp_path):
+    with pytest.raises(FileError, match=r"a\.json: No space left.*unchanged.*free some space"):
+        with write_aside(tmp_path / "a.json"):
+            raise FULL
+
+
+def test_unreadable_files_are_sentences(tmp_path):
+    with pytest.raises(FileError, match="is not there"):
+        read_json(tmp_path / "no.json")
+    (tmp_path / "cut.json").write_text('{"x": ')
+    with pytest.raises(FileError, match=r"cut\.json is not readable JSON"):
+        read_json(tmp_path / "cut.json")
+
+
+def test_the_identity_of_a_configuration_ignores_the_order_of_its_keys():
+    assert digest({"a": 1, "b": 2.5}) == digest({"b": 2.5, "a": 1})
+    assert digest({"a": 1}) != digest({"a": 2})

@@ -6,39 +6,30 @@ Names are loaded when first used, so that `layerstep --help` answers without imp
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from layerstep.construction import *  # noqa: F403
+    from layerstep.errors import *  # noqa: F403
+    from layerstep.paper import *  # noqa: F403
+    from layerstep.solvers import *  # noqa: F403
+    from layerstep.tasks import *  # noqa: F403
+    from layerstep.training import *  # noqa: F403
 
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "tasks": ["INPUTS", "KERNELS", "Path", "Prompts", "Task", "sample"],
-    "solvers": [
-        "Boosting",
-        "CausalBoosting",
-        "CausalRichardson",
-        "Chebyshev",
-        "ConjugateGradient",
-        "GradientDescent",
-        "HeavyBall",
-        "NadarayaWatson",
-        "NearestNeighbors",
-        "Nesterov",
-        "NewtonSchulz",
-        "RecursiveKRR",
-        "Richardson",
-        "RidgePath",
-        "SOLVERS",
-        "Shrinkage",
-        "Solver",
-        "exact",
-        "solve",
-        "solve_all",
-    ],
-    "errors": ["FileError", "InputError", "LayerstepError"],
+    "tasks": "INPUTS KERNELS Path Prompts Task sample",
+    "solvers": """SOLVERS Boosting CausalBoosting CausalRichardson Chebyshev ConjugateGradient GradientDescent HeavyBall
+        NadarayaWatson NearestNeighbors Nesterov NewtonSchulz RecursiveKRR Richardson RidgePath Shrinkage Solver
+        exact solve solve_all""",
+    "construction": "Certificate Construction Prediction TransformerKRR construct",
+    "training": "GPT Model PRESETS Run train",
+    "measurement": "",
+    "paper": "reproduce",
+    "errors": "FileError InputError LayerstepError",
 }
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
-
-__all__ = ["__version__", *sorted(_ROOM_OF)]
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
@@ -50,4 +41,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return ["__version__", *sorted(_ROOM_OF)]

@@ -38,7 +38,13 @@ class System:
 
     @property
     def exact(self):
-        return self.k_q @ np.linalg.solve(self.M, self.y)
+        """f*(q), with more digits than float64: a solution refined in extended precision."""
+        x, y, xq = (array.astype(np.longdouble) for array in (self.x, self.y, self.xq))
+        M = kernel(x, x, self.v) + np.longdouble(self.lam) * np.eye(len(x))
+        w = np.zeros_like(y)
+        for _ in range(4):
+            w = w + np.linalg.solve(self.M, (y - M @ w).astype(float))
+        return (kernel(xq, x, self.v) @ w).astype(float)
 
     def recursion(self, matrix, right, a, b):
         """w_0 = 0, w_1, .. of w <- w + a_l (right - matrix w) + b_l (w - w_previous)."""

@@ -1,9 +1,35 @@
-"""A transformer whose weights are written: named stream, blocks, schemes, certificates."""
+"""A transformer whose weights are written: splines, named stream, blocks, schemes, certificates."""
+
+from typing import TYPE_CHECKING, Any
 
 from layerstep.construction.certificate import Certificate, Prediction
 from layerstep.construction.construct import SCHEMES, construct
 from layerstep.construction.convergence import convergence_data
+from layerstep.construction.export import export, load, save
 from layerstep.construction.network import Construction
 from layerstep.construction.stream import Stream
 
-__all__ = ["SCHEMES", "Certificate", "Construction", "Prediction", "Stream", "construct", "convergence_data"]
+if TYPE_CHECKING:
+    from layerstep.construction.estimator import TransformerKRR
+
+__all__ = [
+    "SCHEMES",
+    "Certificate",
+    "Construction",
+    "Prediction",
+    "Stream",
+    "TransformerKRR",
+    "construct",
+    "convergence_data",
+    "export",
+    "load",
+    "save",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "TransformerKRR":  # scikit-learn is loaded by those who use it
+        raise AttributeError(f"layerstep.construction has no {name!r}")
+    from layerstep.construction.estimator import TransformerKRR
+
+    return TransformerKRR

@@ -1,0 +1,61 @@
+"""A constructed transformer behind scikit-learn's interface."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from layerstep.construction.construct import construct
+
+
+class TransformerKRR(RegressorMixin, BaseEstimator):
+    """Kernel ridge regression, computed by a transformer whose weights are written down: no weight is learned.
+
+    `fit` stores the examples and writes the network for them; `predict` runs its forward pass.
+
+    v       bandwidth of the Gaussian kernel, in units of the scaled inputs
+    lam     ridge
+    scheme  "compact", "exact" or "paper"
+    error   guaranteed distance to exact kernel ridge regression, in units of the largest |y - mean y|
+    scale   centre the inputs and divide each by its standard deviation times √d, so that v = 1 suits any d. Labels are
+            always centred, and divided by the largest: the network never sees more than |y| = 1.
+    """
+
+    def __init__(self, v=1.0, lam=0.1, scheme="compact", error=0.01, scale=True):
+        # scikit-learn's contract: whatever is given is stored as it is, and looked at in `fit`.
+        self.v, self.lam, self.scheme, self.error, self.scale = v, lam, scheme, error, scale
+
+    def fit(self, X, y) -> TransformerKRR:
+        X, y = map(np.asarray, validate_data(self, X, y, y_numeric=True, dtype=np.float64))
+        d = X.shape[1]
+        spread = X.std(axis=0)
+        self.x_mean_ = X.mean(axis=0) if self.scale else np.zeros(d)
+        self.x_scale_ = np.where(spread > 0, spread, 1.0) * math.sqrt(d) if self.scale else np.ones(d)
+        self.y_mean_ = float(y.mean())
+        self.y_scale_ = float(np.abs(y - self.y_mean_).max()) or 1.0
+        self.x_, self.y_ = self._scaled(X), (y - self.y_mean_) / self.y_scale_
+        self.network_ = construct(
+            d,
+            len(X),
+            self.v,
+            self.lam,
+            B_x=float(np.linalg.norm(self.x_, axis=1).max()) or 1.0,
+            B_y=1.0,
+            scheme=self.scheme,
+            error=self.error,
+        )
+        return self
+
+    def predict(self, X, return_bound: bool = False):
+        """Predictions; with return_bound also how far each can be from exact kernel ridge regression."""
+        check_is_fitted(self)
+        X = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+        prediction = self.network_.predict(self.x_, self.y_, self._scaled(X))
+        value = self.y_mean_ + self.y_scale_ * prediction.value.numpy()
+        return (value, self.y_scale_ * prediction.bound.numpy()) if return_bound else value
+
+    def _scaled(self, X: np.ndarray) -> np.ndarray:
+        return (X - self.x_mean_) / self.x_scale_

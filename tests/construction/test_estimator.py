@@ -1,0 +1,55 @@
+"""TransformerKRR: scikit-learn's own checks, scikit-learn's own kernel ridge regression as oracle."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_friedman1
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from layerstep.construction import TransformerKRR
+from layerstep.errors import InputError
+
+
+@parametrize_with_checks([TransformerKRR(), TransformerKRR(scheme="exact", lam=1.0)])
+def test_scikit_learn_is_content(estimator, check):
+    check(estimator)
+
+
+def problem(n=60):
+    X, y = make_friedman1(n + 40, n_features=5, random_state=0)
+    return X[:n], 100 + 7 * y[:n], X[n:], 100 + 7 * y[n:]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"scheme": "exact"}, {"scale": False, "v": 0.7, "lam": 0.5}], ids=str)
+def test_it_is_kernel_ridge_regression_within_its_bounds(arguments):
+    X, y, X_new, y_new = problem()
+    estimator = TransformerKRR(error=1e-3, **arguments).fit(X, y)
+    value, bound = estimator.predict(X_new, return_bound=True)
+    scaled, v = estimator._scaled, estimator.v
+    oracle = KernelRidge(alpha=estimator.lam, kernel="rbf", gamma=1 / (2 * v * v)).fit(scaled(X), y - y.mean())
+    expected = oracle.predict(scaled(X_new)) + y.mean()
+    assert (np.abs(value - expected) <= bound).all()
+    assert bound.max() < 0.02 * np.abs(y - y.mean()).max()
+    assert np.abs(value - expected).max() <= 1e-3 * np.abs(y - y.mean()).max()
+    assert estimator.score(X_new, y_new) == pytest.approx(1 - ((value - y_new) ** 2).mean() / y_new.var())
+
+
+def test_the_papers_scheme_works_where_it_fits():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (6, 1)), rng.uniform(-1, 1, 6)
+    estimator = TransformerKRR(v=3.0, lam=6.0, scheme="paper", error=0.4).fit(X, y)
+    assert estimator.predict(X, return_bound=True)[1].max() < 0.4
+    with pytest.raises(InputError, match=r"largest \|x\|"):
+        estimator.predict(100 * np.ones((1, 1)))
+
+
+def test_it_takes_part_in_pipelines_and_searches():
+    X, y, X_new, y_new = problem(40)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), TransformerKRR()), {"transformerkrr__lam": [10.0, 0.1]}, cv=2
+    ).fit(X, y)
+    assert search.best_params_ == {"transformerkrr__lam": 0.1}
+    assert search.score(X_new, y_new) > 0.5

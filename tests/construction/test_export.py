@@ -1,0 +1,95 @@
+"""Files: what is saved is what is loaded, shared weights once, and the exported model needs torch alone."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+
+from construction.cases import system
+from layerstep.construction import construct, export, load, plain, save
+from layerstep.errors import FileError
+
+NETWORKS = {
+    "compact": {"scheme": "compact", "B_y": 1.0, "error": 0.05},
+    "exact": {"scheme": "exact", "L": 20},
+    "exact, one head": {"scheme": "exact", "L": 20, "heads": 1, "eta": 0.5},
+    "paper": {"scheme": "paper", "B_x": 1.0, "B_y": 1.0, "L": 5},
+}
+networks = pytest.mark.parametrize("arguments", NETWORKS.values(), ids=NETWORKS)
+
+
+@networks
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_what_is_saved_is_what_is_loaded(arguments, dtype, tmp_path):
+    network = construct(2, 6, 1.0, 0.6, **arguments).to(dtype)
+    problem = system(6, 2, 1.0, 0.6, B_y=1.0)
+    path = save(network, tmp_path / "network.safetensors")
+    again = load(path)
+    assert again.dtype == dtype
+    assert again.certificate == network.certificate
+    assert torch.equal(again.predict(*problem.tensors()).value, network.predict(*problem.tensors()).value)
+    with safe_open(path, framework="pt") as file:
+        assert json.loads(file.metadata()["certificate"])["depth"] == network.depth
+
+
+@networks
+def test_a_state_dict_carries_the_weights(arguments):
+    network = construct(2, 6, 1.0, 0.6, **arguments)
+    other = construct(2, 6, 1.0, 0.6, **arguments)
+    for weight in other.parameters():
+        weight.zero_()
+    other.load_state_dict(network.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), other.parameters(), strict=True))
+
+
+@networks
+def test_the_plain_model_computes_the_same(arguments, tmp_path):
+    network = construct(2, 6, 1.0, 0.6, **arguments)
+    model = plain.load(str(save(network, tmp_path / "network.safetensors")))
+    x, y, xq = system(6, 2, 1.0, 0.6, B_y=1.0).tensors()
+    for queries in (xq[:1], xq):
+        torch.testing.assert_close(
+            model.predict(x, y, queries), network.predict(x, y, queries).value, rtol=1e-9, atol=1e-9
+        )
+    kinds = {type(module).__module__.split(".")[0] for module in model.modules() if not list(module.children())}
+    assert kinds == {"torch"}
+
+
+def test_the_exported_folder_runs_without_this_library(tmp_path):
+    network = construct(2, 6, 1.0, 0.6, scheme="compact", B_y=1.0, error=0.05)
+    folder = export(network, tmp_path / "model")
+    problem = system(6, 2, 1.0, 0.6, B_y=1.0)
+    script = f"""
+import sys
+sys.modules["layerstep"] = None
+import torch, model
+prompt = {[array.tolist() for array in (problem.x, problem.y, problem.xq)]}
+x, y, xq = (torch.tensor(array, dtype=torch.float64) for array in prompt)
+print(model.load("weights.safetensors").predict(x, y, xq).tolist())
+"""
+    run = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    np.testing.assert_allclose(json.loads(run.stdout), network.predict(*problem.tensors()).value, rtol=1e-11)
+
+
+def test_files_that_are_no_networks_are_refused(tmp_path):
+    (tmp_path / "cut").write_bytes(b"1234")
+    with pytest.raises(FileError, match="no safetensors file"):
+        load(tmp_path / "cut")
+    with pytest.raises(FileError, match="missing"):
+        load(tmp_path / "missing")
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.zeros(1)}, tmp_path / "other")
+    with pytest.raises(FileError, match="holds no constructed network"):
+        load(tmp_path / "other")
+    save_file(
+        {"a": torch.zeros(1)},
+        tmp_path / "wrong",
+        {"arguments": json.dumps({"d": 1, "N": 2, "v": 1.0, "lam": 1.0, "scheme": "compact", "L": 2})},
+    )
+    with pytest.raises(FileError, match="does not hold the weights"):
+        load(tmp_path / "wrong")

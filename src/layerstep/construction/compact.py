@@ -29,10 +29,10 @@ from layerstep.construction.scheme import Blocks, SinkScheme
 
 @dataclass(frozen=True, kw_only=True)
 class Compact(SinkScheme):
-    """|out - f*(q)| <= B/2 [phi / √(1 - δ) + δ / (1 - δ) + δ (1 + phi) / √(1 - δ)], δ = N / a, B = |y| / √lam.
+    """|out - f*(q)| <= B_norm/2 [phi / √(1 - δ) + δ / (1 - δ) + δ (1 + phi) / √(1 - δ)], δ = N / a.
 
-    Proof. With G² = a / (a + D) the iteration matrix G² K + lam I is similar to G K G + lam I, whose spectrum
-    is in [lam, lam + N]. Truncation costs phi max_t √t / (t + lam) |G^-1 y| = phi B / (2 √(1 - δ)). The fixed
+    B_norm = |y| / √lam. Proof. With G² = a / (a + D) the iteration matrix G² K + lam I is similar to G K G + lam I, whose spectrum
+    is in [lam, lam + N]. Truncation costs phi max_t √t / (t + lam) |G^-1 y| = phi B_norm / (2 √(1 - δ)). The fixed
     point w~ has (K + lam I)(w~ - w*) = (I - G²) K w~ with |K w~| <= |y| / (1 - δ), the second term. The read-out
     multiplies by a / (a + D_q), the third.
     """
@@ -58,11 +58,11 @@ class Compact(SinkScheme):
         return Blocks([first, *([Block(read, mlp)] for mlp in steps)], [sink_readout(stream, v, self.a)])
 
     def certificate(self, counts: dict[str, int]) -> Certificate:
-        B = self.B
+        B_norm = self.B_norm
         return Certificate(
             scheme="compact",
-            bound=self.bound(B),
-            trivial=None if B is None else B / 2,
+            bound=self.bound(B_norm),
+            trivial=None if B_norm is None else B_norm / 2,
             L=self.L,
             **counts,
             assumptions="n <= N training tokens; |y_i| <= B_y; exact arithmetic",
@@ -72,6 +72,6 @@ class Compact(SinkScheme):
                 Constant("phi", self.steps.contraction(self.L), "contraction of the L steps"),
                 Constant("lo", self.steps.lo, "least eigenvalue of K + lam I, lam"),
                 Constant("hi", self.steps.hi, "largest eigenvalue of K + lam I, lam + N"),
-                *(() if B is None else (Constant("B", B, "largest |y| / √lam, B_y √(N / lam)"),)),
+                *(() if B_norm is None else (Constant("B_norm", B_norm, "largest |y| / √lam, B_y √(N / lam)"),)),
             ),
         )

@@ -37,11 +37,11 @@ OTHERS = Mask(train=("dummy", "others"))
 
 @dataclass(frozen=True, kw_only=True)
 class Exact(SinkScheme):
-    """|out - f*(q)| <= B [phi + δ (1/2 + phi)], δ = N / a, B = |y| / √lam.
+    """|out - f*(q)| <= B_norm [phi + δ (1/2 + phi)], δ = N / a, B_norm = |y| / √lam.
 
     Proof. The error polynomial of P^-1 (K + lam I) is self-adjoint in the inner product of K + lam I, where
-    |w*| <= B and the dual norm of k_q is at most 1: the iteration costs phi B. Then |k_q·w| <= (1/2 + phi) B,
-    and the sink takes the fraction D_q / (a + D_q) <= δ of it.
+    |w*| <= B_norm and the dual norm of k_q is at most 1: the iteration costs phi B_norm. Then |k_q·w| is at most
+    (1/2 + phi) B_norm, and the sink takes the fraction D_q / (a + D_q) <= δ of it.
     """
 
     rho: float
@@ -76,11 +76,11 @@ class Exact(SinkScheme):
         return [attention(self.stream, self.v, A), attention(self.stream, self.v, B)]
 
     def certificate(self, counts: dict[str, int]) -> Certificate:
-        B = self.B
+        B_norm = self.B_norm
         return Certificate(
             scheme="exact",
-            bound=self.bound(B),
-            trivial=None if B is None else B / 2,
+            bound=self.bound(B_norm),
+            trivial=None if B_norm is None else B_norm / 2,
             L=self.L,
             **counts,
             assumptions="n <= N training tokens; |y_i| <= B_y; exact arithmetic",
@@ -91,7 +91,7 @@ class Exact(SinkScheme):
                 Constant("phi", self.steps.contraction(self.L), "contraction of the L steps"),
                 Constant("lo", self.steps.lo, "least eigenvalue, lam / (rho + N)"),
                 Constant("hi", self.steps.hi, "largest eigenvalue, max (D_i + lam) / (D_i + rho)"),
-                *(() if B is None else (Constant("B", B, "largest |y| / √lam, B_y √(N / lam)"),)),
+                *(() if B_norm is None else (Constant("B_norm", B_norm, "largest |y| / √lam, B_y √(N / lam)"),)),
             ),
         )
 

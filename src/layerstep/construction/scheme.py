@@ -78,20 +78,20 @@ class SinkScheme(Scheme):
     flexible: ClassVar[bool] = True
 
     @property
-    def B(self) -> float | None:
-        """B = B_y √(N / lam), the largest |y|_2 / √lam."""
+    def B_norm(self) -> float | None:
+        """B_norm = B_y √(N / lam), the largest |y|_2 / √lam."""
         return None if self.B_y is None else self.B_y * math.sqrt(self.N / self.lam)
 
     @staticmethod
     @abstractmethod
     def relative_bound(phi: float, delta: float) -> float:
-        """The bound divided by B, for contraction phi and leakage delta = N / a."""
+        """The bound divided by B_norm, for contraction phi and leakage delta = N / a."""
 
-    def bound(self, B: float | None) -> float | None:
+    def bound(self, B_norm: float | None) -> float | None:
         phi, delta = self.steps.contraction(self.L), self.N / self.a
-        if B is None or not (phi < 1 and delta < 1):
+        if B_norm is None or not (phi < 1 and delta < 1):
             return None
-        return B * self.relative_bound(phi, delta)
+        return B_norm * self.relative_bound(phi, delta)
 
     def promised(self, y: Tensor) -> float | None:
         return self.bound(float(y.double().norm()) / math.sqrt(self.lam))
@@ -100,7 +100,7 @@ class SinkScheme(Scheme):
 def depth_and_sink(
     relative_bound: Callable[[float, float], float], steps: Steps, N: int, target: float, phi: float, delta: float
 ) -> tuple[int, float]:
-    """L and a = N / delta for which the bound, divided by B, is at most `target`, from first guesses phi, delta."""
+    """L and a = N / delta with which the bound over B_norm is at most `target`, from first guesses phi, delta."""
     phi, delta = min(0.9, phi), min(0.5, delta)
     while relative_bound(0.0, delta) >= target:
         delta /= 2

@@ -1,0 +1,214 @@
+"""layerstep construct: write a transformer, print what it guarantees, run it."""
+
+from __future__ import annotations
+
+import csv as csv_module
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def run(
+    scheme: Literal["compact", "exact", "paper"] = "compact",
+    d: int = 5,
+    N: int = 40,
+    v: float = 1.0,
+    lam: float = 0.0025,
+    B_x: float | None = None,
+    B_y: float | None = None,
+    eps: float | None = None,
+    error: float | None = None,
+    eta: float | None = None,
+    c: float | None = 0.5,
+    L: int | None = None,
+    rho: float | None = None,
+    heads: int = 2,
+    csv: Path | None = None,
+    sample: int = 3,
+    seed: int = 0,
+    save: Path | None = None,
+    export: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Write the weights of a transformer that solves kernel ridge regression; print its certificate; run it.
+
+    The defaults are the paper's experimental setting with a guaranteed error of 0.01.
+
+    Args:
+        scheme: compact (smallest), exact (the row-sum preconditioned iteration to rounding) or paper (the theorem's).
+        d: dimension of the inputs.
+        N: number of examples.
+        v: bandwidth of the Gaussian kernel.
+        lam: the ridge.
+        B_x: largest norm of an input (default: 1, or what the CSV file has).
+        B_y: largest size of a label (default: 3, or what the CSV file has).
+        eps: tolerance of the theorem, for the paper's scheme.
+        error: guaranteed distance to exact kernel ridge regression (default 0.01 unless eps or L is given).
+        eta: constant step size; left out, Chebyshev coefficients (compact, exact) or the largest allowed (paper).
+        c: constant of the theorem; None for 2 eps.
+        L: number of iterations instead of a guarantee.
+        rho: preconditioner D + rho I of the exact scheme.
+        heads: attention heads of the exact scheme, 2 or 1.
+        csv: a prompt: one line a point, inputs and then the label; lines with an empty label are the queries.
+        sample: number of sampled prompts to run when there is no CSV file.
+        seed: seed of the sampled prompts.
+        save: write weights and certificate to this safetensors file.
+        export: write a model that needs torch only into this folder.
+        json: print everything as JSON.
+    """
+    import numpy as np
+
+    from layerstep.construction import construct
+    from layerstep.construction import export as export_to
+    from layerstep.construction import save as save_to
+    from layerstep.errors import InputError, require_count
+
+    require_count(0, sample=sample)
+    prompts: list[tuple[Any, Any, Any]] = []
+    if csv is not None:
+        x, y, xq = read_prompt(csv)
+        N, d = x.shape
+        B_x = B_x if B_x is not None else float(np.linalg.norm(np.concatenate([x, xq]), axis=1).max()) or 1.0
+        B_y = B_y if B_y is not None else float(np.abs(y).max()) or 1.0
+        prompts = [(x, y, xq)]
+    if eps is None and error is None and L is None:
+        error = 0.01
+    network = construct(
+        d,
+        N,
+        v,
+        lam,
+        B_x=1.0 if B_x is None else B_x,
+        B_y=3.0 if B_y is None else B_y,
+        scheme=scheme,
+        eps=eps,
+        error=error,
+        eta=eta,
+        c=c,
+        L=L,
+        rho=rho,
+        heads=heads,
+    )
+    refusal = None
+    try:
+        network.blocks  # noqa: B018  a network too wide to build says so here
+    except InputError as reason:
+        if csv is not None or save is not None or export is not None:
+            raise
+        refusal, sample = str(reason), 0
+    if csv is None and sample:
+        prompts = sampled_prompts(network, sample, seed)
+    runs = [run_prompt(network, *prompt) for prompt in prompts]
+    for target, write in ((save, save_to), (export, export_to)):
+        if target is not None:
+            write(network, target)
+    if json:
+        report = {"certificate": network.certificate.to_dict(), "refusal": refusal, "runs": runs}
+        print(json_module.dumps(report, indent=1))
+        return
+    _print(network, runs, refusal)
+
+
+def read_prompt(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x [n, d], y [n], xq [M, d] of a CSV file; a first line without numbers is a header."""
+    import numpy as np
+
+    from layerstep.errors import FileError, require
+
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            lines = [(number, line) for number, line in enumerate(csv_module.reader(file), start=1) if any(line)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}. Check the path.") from error
+    if lines and not any(_number(cell) is not None for cell in lines[0][1]):
+        lines = lines[1:]
+    require(len(lines) > 0, "--csv", path, "a file with at least one line of numbers")
+    columns = len(lines[0][1])
+    require(columns >= 2, "--csv", path, "inputs and a label in every line", "Write x1,x2,..,y.")
+    examples, queries = [], []
+    for number, line in lines:
+        place = f"--csv {path}, line {number}"
+        require(len(line) == columns, place, f"{len(line)} values", f"{columns} values, as the first line has")
+        cells = [_number(cell) for cell in line]
+        require(None not in cells[:-1], place, line, "numbers; only the label may be empty")
+        empty = not line[-1].strip()
+        require(empty or cells[-1] is not None, place, line[-1], "a number, or empty for a query")
+        (queries if empty else examples).append(cells[:-1] if empty else cells)
+    require(len(examples) > 0, "--csv", path, "a file with at least one labelled line")
+    remedy = "End a line with a comma to leave its label empty."
+    require(len(queries) > 0, "--csv", path, "a file with at least one line whose label is empty", remedy)
+    table = np.array(examples, dtype=float)
+    return table[:, :-1], table[:, -1], np.array(queries, dtype=float)
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def sampled_prompts(network: Any, count: int, seed: int) -> list[tuple[Any, Any, Any]]:
+    """Prompts of a Gaussian process on the sphere; labels are clipped to B_y, as the certificate assumes."""
+    import math
+
+    from layerstep.tasks import Task, sample
+
+    scheme = network.scheme
+    task = Task(d=scheme.d, N=scheme.N, v=scheme.v, sigma=math.sqrt(scheme.lam))
+    drawn = sample(task, count, seed)
+    y = drawn.y.clamp(-scheme.B_y, scheme.B_y) if scheme.B_y is not None else drawn.y
+    return [(drawn.x[b, : task.N], y[b, : task.N], drawn.x[b, task.N :]) for b in range(count)]
+
+
+def run_prompt(network: Any, x: Any, y: Any, xq: Any) -> list[dict[str, float]]:
+    """Value, exact value, error and the parts of the bound, for every query of a prompt."""
+    import torch
+
+    from layerstep.tasks.kernels import gaussian
+
+    prediction = network.predict(x, y, xq)
+    x, y, xq = (torch.as_tensor(array, dtype=torch.float64) for array in (x, y, xq))
+    scheme = network.scheme
+    system = gaussian(x, x, scheme.v) + scheme.lam * torch.eye(len(x), dtype=torch.float64)
+    exact = gaussian(xq, x, scheme.v) @ torch.linalg.solve(system, y)
+    columns = {
+        "value": prediction.value,
+        "exact": exact,
+        "error": (prediction.value - exact).abs(),
+        "bound": prediction.bound,
+        "iteration": prediction.iteration,
+        "readout": prediction.readout,
+        "arithmetic": prediction.arithmetic,
+    }
+    return [{name: column[query].item() for name, column in columns.items()} for query in range(len(xq))]
+
+
+def _print(network: Any, runs: list[list[dict[str, float]]], refusal: str | None) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    certificate = Table(title=f"the {network.certificate.scheme} network", box=box.SIMPLE, show_header=False)
+    certificate.add_column(no_wrap=True)
+    certificate.add_column(justify="right", no_wrap=True)
+    certificate.add_column()
+    for row in network.certificate.rows():
+        certificate.add_row(*row)
+    console.print(certificate)
+    if refusal is not None:
+        console.print(refusal, soft_wrap=True)
+    if not runs:
+        return
+    predictions = Table(title="predictions, and what their bounds are made of", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for name in ("#", *runs[0][0]):
+        predictions.add_column(name, justify="right", no_wrap=True)
+    for prompt, queries in enumerate(runs, start=1):
+        for query, row in enumerate(queries, start=1):
+            values = [f"{value:.6f}" if name in ("value", "exact") else f"{value:.1e}" for name, value in row.items()]
+            predictions.add_row(f"{prompt}.{query}", *values)
+    console.print(predictions)

@@ -20,7 +20,7 @@ Data = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Artefact:
-    """`compute` makes the numbers, `draw` the figure, `rows` the comparisons, `table` the CSV beside it.
+    """`compute` makes the numbers, `draw` the figure, `rows` the comparisons, `table` the CSV, `summary` a short table.
 
     `config` and the code of `rooms` decide the identity of a result: a file made from others is made anew.
     """
@@ -33,6 +33,7 @@ class Artefact:
     draw: Callable[[Data], Figure]
     table: Callable[[Data], tuple[list[str], list[list[Any]]]]
     rows: Callable[[Data], list[Row]] = lambda data: []
+    summary: Callable[[Data], tuple[list[str], list[list[str]]]] | None = None
     rooms: tuple[str, ...] = ("tasks", "solvers", "paper")
 
     @property

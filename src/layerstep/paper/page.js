@@ -87,6 +87,33 @@ function explorer(root, {titles, settings}) {
   draw();
 }
 
-const data = JSON.parse(document.getElementById("explorer-data").textContent);
+// The constructed network's answer at every query after the chosen iteration.
+function walker(root, walk) {
+  const slider = root.querySelector("[data-control=stage]"), holder = root.querySelector(".chart");
+  slider.max = walk.readout.length - 1;
+  const draw = () => {
+    const W = Math.min(Math.max(holder.clientWidth, 340), 900), H = 320, pad = 30;
+    const all = walk.y.concat(...walk.readout, walk.exact), low = Math.min(...all), high = Math.max(...all);
+    const px = x => pad + (x + 1) / 2 * (W - 2 * pad), py = y => H - pad - (y - low) / (high - low) * (H - 2 * pad);
+    const points = values => walk.queries.map((x, i) => `${px(x).toFixed(1)},${py(values[i]).toFixed(1)}`).join(" ");
+    holder.replaceChildren();
+    const svg = element("svg", {viewBox: `0 0 ${W} ${H}`}, holder);
+    element("line", {x1: pad, x2: W - pad, y1: py(0), y2: py(0), class: "grid"}, svg);
+    const stage = Number(slider.value), answer = walk.readout[stage];
+    element("polyline", {points: points(walk.exact), fill: "none", class: "axis", "stroke-dasharray": "5 4"}, svg);
+    element("polyline", {points: points(answer), fill: "none", stroke: "#D55E00", "stroke-width": 2.4}, svg);
+    walk.x.forEach((x, i) => element("circle", {cx: px(x), cy: py(walk.y[i]), r: 4.5, fill: "#0072B2"}, svg));
+    const error = Math.max(...answer.map((value, i) => Math.abs(value - walk.exact[i])));
+    root.querySelector("output").textContent =
+      `${stage} of ${walk.readout.length - 1}: largest distance to exact KRR ${error.toPrecision(2)}; ` +
+      `after the last of ${walk.blocks} blocks of width ${walk.width} it is guaranteed below ${walk.bound.toPrecision(2)}`;
+  };
+  slider.addEventListener("input", draw);
+  window.addEventListener("resize", draw);
+  draw();
+}
+
+const data = JSON.parse(document.getElementById("data").textContent);
 if (Object.keys(data.settings).length) explorer(document.getElementById("explorer"), data);
 else document.getElementById("explorer").remove();
+if (data.walk) walker(document.getElementById("walker"), data.walk);

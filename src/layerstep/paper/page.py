@@ -30,6 +30,7 @@ class Section:
     title: str
     caption: str
     svg: str
+    summary: tuple[list[str], list[list[str]]] | None
     data: Data
     provenance: dict[str, Any]
 
@@ -41,6 +42,7 @@ class Section:
             title=artefact.title,
             caption=artefact.caption,
             svg=inline_svg((folder / f"{artefact.name}.svg").read_text(encoding="utf-8"), artefact.title),
+            summary=artefact.summary(result["data"]) if artefact.summary else None,
             data=result["data"],
             provenance=result["provenance"],
         )
@@ -62,16 +64,15 @@ def render(sections: Sequence[Section], rows: Sequence[Row], failed: dict[str, s
     source = resources.files("layerstep.paper")
     template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
     counts = Counter(row.outcome for row in rows)
-    explorer = {
-        section.data["setting"]: section.data for section in sections if section.name.startswith("convergence-")
-    }
+    data = {section.name: section.data for section in sections}
+    settings = {found["setting"]: found for name, found in data.items() if name.startswith("convergence-")}
     return template.render(
         chapters={name: [section for section in sections if section.chapter == name] for name in _names(sections)},
         rows=rows,
         counts=[(outcome, counts[outcome]) for outcome in OUTCOMES if counts[outcome]],
         failed=failed,
         made=provenance(),
-        explorer=_script_json({"titles": TITLES, "settings": explorer}),
+        data=_script_json({"titles": TITLES, "settings": settings, "walk": data.get("walk")}),
         style=(source / "page.css").read_text(encoding="utf-8"),
         script=(source / "page.js").read_text(encoding="utf-8"),
     )

@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 
 from layerstep.errors import LayerstepError
 from layerstep.files import write_text
-from layerstep.paper import cg_precision, conditioning, convergence, noise
+from layerstep.paper import cg_precision, conditioning, convergence, noise, written
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.page import Section, render
 from layerstep.paper.quoted import Row
@@ -18,6 +18,7 @@ LAWS = ("sphere", "uniform", "gaussian")
 
 #: The story of the page: chapters, and the artefacts each shows.
 CHAPTERS: tuple[tuple[str, tuple[Artefact, ...]], ...] = (
+    ("construction", (written.WALK, written.SCHEMES)),
     ("solvers", (*(convergence.artefact(law) for law in LAWS), conditioning.ARTEFACT, cg_precision.ARTEFACT)),
     ("noise", (noise.ARTEFACT,)),
 )

@@ -34,18 +34,12 @@ def test_a_prompt_does_not_depend_on_the_batch(task):
 
 
 def test_large_seeds_are_all_different():
-    firsts = {
-        ls.sample(TASKS[4], 1, seed=s, step=t).x[0, 0, 0].item()
-        for s in (0, 2**32, 2**63)
-        for t in (0, 2**32)
-    }
+    firsts = {ls.sample(TASKS[4], 1, seed=s, step=t).x[0, 0, 0].item() for s in (0, 2**32, 2**63) for t in (0, 2**32)}
     assert len(firsts) == 6
 
 
 def test_sphere_and_cube_hold_their_points():
-    assert torch.allclose(
-        ls.sample(TASKS[0], 50, seed=0).x.norm(dim=-1), torch.ones(50, 41, dtype=torch.float64)
-    )
+    assert torch.allclose(ls.sample(TASKS[0], 50, seed=0).x.norm(dim=-1), torch.ones(50, 41, dtype=torch.float64))
     x = ls.sample(TASKS[1], 200, seed=0).x
     assert x.abs().max() < 1
     # Uniform on [-1, 1]: variance 1/3, fourth moment 1/5; 41,000 draws, five standard errors.

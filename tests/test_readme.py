@@ -1,0 +1,30 @@
+"""The README's Python runs as it is printed."""
+
+import re
+from pathlib import Path
+
+import layerstep as ls
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def test_the_examples_run():
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(blocks) >= 3
+    prompts = ls.sample(ls.Task(), 1, seed=1)
+    names = {"x": prompts.x[0, :20], "y": prompts.y[0, :20], "xq": prompts.x[0, 20:23]}
+    try:
+        for block in blocks:
+            exec(block, names)
+    finally:
+        ls.KERNELS.pop("laplace", None)
+    assert names["network"].depth == 712
+    assert names["path"].values.shape == (201, 256, 40)
+    assert (names["answer"].bound < 0.01).all()
+
+
+def test_every_file_it_points_to_exists():
+    root = Path(__file__).parent.parent
+    links = re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r"^\| `([\w/]+)` \|", README, re.MULTILINE)
+    missing = [link for link in links if not link.startswith("http") and not (root / link).exists()]
+    assert missing == []

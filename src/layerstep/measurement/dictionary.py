@@ -1,0 +1,79 @@
+"""The dictionary: generic features of (X, y) that predict the remainder of a wrong answer, whatever the right one is.
+
+72 features, each a number per (sequence, context length), most of them linear in y:
+- the components of exact KRR in 7 spectral bands of D^-1/2 (K + lam I) D^-1/2, and in 5 bands at narrower and wider
+  bandwidths; in 7 bands of the plain spectrum; kernel averages of four sharpnesses;
+- what depends on the order of the examples: averages weighted by recency, KRR on either half, the last label;
+- all but the plain bands also times log n, and the first bands and the averages times (mean y² - its expectation).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.solvers.system import Batch, Spectrum, System
+from layerstep.tasks import Prompts, Task
+
+SEVEN = (0.0, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, math.inf)  # edges in s, the spectrum of the row-sum system
+FIVE = (0.0, 2e-3, 1e-2, 5e-2, 0.25, math.inf)
+PLAIN = (0.0, 1e-2, 3e-2, 0.1, 0.3, 1.0, 5.0, math.inf)  # edges in the eigenvalues of K + lam I
+OTHER_BANDWIDTHS = (0.75, 1.4)
+SHARPNESS = (0.3, 1.0, 3.0, 9.0)
+RECENT_SHARPNESS = (0.5, 2.0, 8.0)
+
+
+def dictionary(prompts: Prompts, task: Task, contexts: Sequence[int]) -> Float[Tensor, "F B C"]:
+    """Every feature at every context length, scaled to mean square 1."""
+    prompts = prompts.to(torch.float64, "cpu")
+    batch = Batch.of(prompts, task)
+    others = [Batch.of(prompts, replace(task, v=ratio * task.v)) for ratio in OTHER_BANDWIDTHS]
+    middle = math.log(contexts[len(contexts) // 2])
+    columns = [
+        torch.stack(list(_features(batch.system(n), [other.system(n) for other in others], math.log(n) - middle)))
+        for n in contexts
+    ]
+    features = torch.stack(columns, dim=-1)
+    size = features.square().mean(dim=(1, 2), keepdim=True).sqrt()
+    return features / size.clamp_min(torch.finfo(features.dtype).tiny)
+
+
+def _features(system: System, others: Sequence[System], log_n: float) -> Iterator[Float[Tensor, "B"]]:
+    bands = list(_bands(system.row_sum, system.row_sum.values, SEVEN))
+    wider = [band for other in others for band in _bands(other.row_sum, other.row_sum.values, FIVE)]
+    averages = [_average(system.k**beta, system.y) for beta in SHARPNESS]
+    position = torch.arange(1, system.n + 1).to(system.y) / system.n
+    recent = [_average(position * system.k**beta, system.y) for beta in RECENT_SHARPNESS]
+    half = (system.n + 1) // 2
+    order = [*recent, _krr(system, slice(0, half)), _krr(system, slice(system.n - half, system.n))]
+    order.append(system.k[:, -1] * system.y[:, -1])
+    for feature in (*bands, *wider, *averages, *order):
+        yield feature
+        yield feature * log_n
+    yield from _bands(system.plain, system.plain.values + system.lam, PLAIN)
+    power = system.y.square().mean(-1)
+    for feature in (*bands, *averages):
+        yield feature * (power - power.mean())
+
+
+def _bands(spectrum: Spectrum, values: Float[Tensor, "B n"], edges: Sequence[float]) -> Iterator[Float[Tensor, "B"]]:
+    """sum_k weight_k / value_k over the eigenvalues between two edges: the part of KRR that lives there."""
+    component = spectrum.weights / values
+    for low, high in itertools.pairwise(edges):
+        yield (component * ((values >= low) & (values < high))).sum(-1)
+
+
+def _average(weights: Float[Tensor, "B n"], y: Float[Tensor, "B n"]) -> Float[Tensor, "B"]:
+    return (weights * y).sum(-1) / weights.sum(-1).clamp_min(torch.finfo(y.dtype).tiny)
+
+
+def _krr(system: System, part: slice) -> Float[Tensor, "B"]:
+    """Exact KRR on a part of the context."""
+    w = torch.linalg.solve(system.A[:, part, part], system.y[:, part].unsqueeze(-1)).squeeze(-1)
+    return (system.k[:, part] * w).sum(-1)

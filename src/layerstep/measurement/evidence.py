@@ -1,0 +1,120 @@
+"""Distances between layers and candidates, steps chosen on one half of the sequences and scored on the other.
+
+M_l is the prediction of layer l, A_t that of a candidate after t steps, KRR the exact one; |.|² sums over sequences
+b and context lengths n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from layerstep.measurement.dictionary import dictionary
+from layerstep.measurement.library import Library
+
+RIDGE = 3e-3  # of the mean square of a feature: keeps collinear features from fitting noise
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evidence:
+    """What every judgement is made from, per candidate c, layer l and sequence b.
+
+    distance [L, B]: sum_n (M_l - KRR)². left [Q, L, B]: sum_n r² with r = M_l - A_t, t chosen on the half b is not in.
+    structured [Q, L, B]: sum_n r r^ with r^ the dictionary's prediction of r, fitted on the half b is not in: its
+    expectation is 0 when r is unpredictable. fitted [Q, L, 2]: min_t of the mean of sum_n r² over each half;
+    row [Q, L, 2]: the row of the library with that t. label_share [L]: the share of the variance of M_l that the
+    dictionary predicts, 0 when the layer does not see the labels.
+    """
+
+    library: Library
+    values: Float[Tensor, "L B C"]
+    layers: Float[Tensor, "L"]
+    halves: tuple[slice, slice]
+    distance: Float[Tensor, "L B"]
+    left: Float[Tensor, "Q L B"]
+    structured: Float[Tensor, "Q L B"]
+    fitted: Float[Tensor, "Q L 2"]
+    row: Int[Tensor, "Q L 2"]
+    label_share: Float[Tensor, "L"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Instrument:
+    """The library and the dictionary on one set of prompts: prepared once, it judges any number of models."""
+
+    library: Library
+    features: Float[Tensor, "F B C"]
+    halves: tuple[slice, slice]
+    spread: Float[Tensor, "2 R"]  # sum over each half of |A_t - KRR|²
+
+    @staticmethod
+    def prepare(library: Library) -> Instrument:
+        features = dictionary(library.prompts, library.task, library.contexts)
+        middle = (library.prompts.B + 1) // 2
+        halves = (slice(0, middle), slice(middle, library.prompts.B))
+        spread = torch.stack([library.table[:, h].square().sum(dim=(1, 2)) for h in halves])
+        return Instrument(library=library, features=features, halves=halves, spread=spread)
+
+    def collect(self, values: Float[Tensor, "L B C"], layers: Float[Tensor, "L"]) -> Evidence:
+        """Evidence on finite predictions `values` at the library's contexts, sequences in the user's order."""
+        library = self.library
+        values = values.to(library.krr)[:, library.order]
+        away = values - library.krr
+        L, Q = len(values), len(library.candidates)
+        row = torch.empty(Q, L, 2, dtype=torch.long)
+        fitted = torch.empty(Q, L, 2, dtype=torch.float64)
+        for h in (0, 1):
+            loss = self._losses(away, h)
+            for q, candidate in enumerate(library.candidates):
+                best = loss[:, candidate.rows].min(1)
+                fitted[q, :, h] = best.values
+                row[q, :, h] = candidate.rows.start + best.indices
+        left = torch.empty(Q, L, library.prompts.B, dtype=torch.float64)
+        structured = torch.empty_like(left)
+        label_share = torch.zeros(L, dtype=torch.float64)
+        for h in (0, 1):
+            train, test = self.halves[h], self.halves[1 - h]
+            predict = self._predictor(train, test)
+            for q in range(Q):  # one candidate at a time: the residuals of all would be the largest array here
+                residual = away - library.table[row[q, :, h]]
+                r = residual[:, test]
+                left[q, :, test] = r.square().sum(-1)
+                structured[q, :, test] = (r * predict(residual[:, train])).sum(-1)
+            centred = values - values.mean(dim=(1, 2), keepdim=True)
+            total = centred.square().sum(dim=(1, 2)).clamp_min(torch.finfo(values.dtype).tiny)
+            label_share += (centred[:, test] * predict(centred[:, train])).sum(dim=(1, 2)) / total
+        return Evidence(
+            library=library,
+            values=values,
+            layers=layers,
+            halves=self.halves,
+            distance=away.square().sum(-1),
+            left=left,
+            structured=structured,
+            fitted=fitted,
+            row=row,
+            label_share=label_share,
+        )
+
+    def _losses(self, away: Float[Tensor, "L B C"], h: int) -> Float[Tensor, "L R"]:
+        """Mean over half h of sum_n (m - a)² = |m|² - 2 m·a + |a|² for every row a = A_t - KRR; m = M_l - KRR."""
+        here = self.halves[h]
+        m = away[:, here].flatten(1).to(self.library.table)
+        cross = m @ self.library.table[:, here].flatten(1).T
+        return (m.square().sum(1, keepdim=True) - 2 * cross + self.spread[h]).clamp_min(0) / away[:, here].shape[1]
+
+    def _predictor(self, train: slice, test: slice):
+        """r on the training half -> r^ on the other, by least squares on the dictionary with ridge 3e-3."""
+        phi = self.features[:, train].flatten(1)
+        gram = phi @ phi.T / phi.shape[1] + RIDGE * torch.eye(len(phi), dtype=phi.dtype)
+        factor = torch.linalg.cholesky(gram)
+        out = self.features[:, test]
+
+        def predict(r: Float[Tensor, "L Btrain C"]) -> Float[Tensor, "L Btest C"]:
+            weights = torch.cholesky_solve(phi @ r.flatten(1).T / phi.shape[1], factor)
+            return torch.einsum("fl,fbc->lbc", weights, out)
+
+        return predict

@@ -1,0 +1,68 @@
+"""The evidence of a verdict in one figure."""
+
+from __future__ import annotations
+
+import os
+
+from layerstep.files import write_aside
+from layerstep.measurement.verdict import Verdict
+from layerstep.measurement.words import headline, one_per_class, span
+
+SHOWN = 6  # classes drawn by layer; the ranking shows all
+
+
+def draw(verdict: Verdict, file: str | os.PathLike | None = None):
+    """Ranking of the classes; U and V by layer; fitted steps; the answer of every window."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 7.6), layout="constrained")
+    ranking, unexplained, structured, steps = figure.subplots(2, 2).flat
+    overall, table = verdict.overall, verdict.table
+    assert table is not None
+    layers = table.layers.numpy()
+    fits = one_per_class(overall)
+
+    places = range(len(fits))[::-1]
+    scores = [fit.score for fit in fits]
+    errors = [[fit.score - fit.score_interval[0] for fit in fits], [fit.score_interval[1] - fit.score for fit in fits]]
+    colours = [f"C{k}" if k < SHOWN else "0.6" for k in range(len(fits))]
+    ranking.barh(places, scores, xerr=errors, color=colours, height=0.7)
+    ranking.set_yticks(places, [fit.kind for fit in fits])
+    ranking.set_xscale("symlog", linthresh=0.01)
+    ranking.set_xlim(0, None)
+    ranking.set_xlabel("score: share of the explainable distance left (5-95 %)")
+    ranking.set_title(f"margin to {overall.rival}: {overall.margin:.3f}", fontsize=10)
+
+    for k, fit in enumerate(fits[:SHOWN]):
+        thick = 2.4 if k == 0 else 1
+        unexplained.plot(layers, fit.U_layer.numpy(), f"C{k}", marker="o", ms=3, lw=thick, label=fit.kind)
+        structured.plot(layers, fit.V_layer.numpy(), f"C{k}", marker="o", ms=3, lw=thick)
+    unexplained.plot(layers, table.explainable.numpy(), "k:", lw=1, label="explainable")
+    unexplained.set(ylim=(0, 1.3), ylabel="U, left of the distance to KRR", xlabel="layer")
+    unexplained.legend(fontsize=8, ncol=2, loc="upper left")
+    structured.axhspan(-1, verdict.rule.v_limit, color="C2", alpha=0.15, lw=0)
+    structured.set_yscale("symlog", linthresh=0.01)
+    structured.set(ylim=(-0.02, 2), ylabel="V, left with a pattern", xlabel="layer")
+    structured.set_title("shaded: may be claimed", fontsize=10)
+
+    best = fits[0]
+    steps.plot(layers, best.step.numpy(), "C0", marker="o", ms=4)
+    for judged in verdict.ranges:
+        text = {"identified": str(judged.solver), "nothing to identify": ""}.get(judged.answer, judged.answer)
+        middle = sum(judged.layers) / len(judged.layers)
+        steps.annotate(text, (middle, 0.02), xycoords=("data", "axes fraction"), rotation=90, fontsize=7, ha="center")
+    steps.set_yscale("symlog", linthresh=1)
+    steps.set(ylabel=f"t of {best.family}", xlabel="layer")
+    steps.set_title("fitted step; below, the answer of each window of layers", fontsize=10)
+
+    usable = span(overall.usable) or "none"
+    figure.suptitle(
+        f"{verdict.label}: {headline(overall)}\nU = {overall.U:.3f}, V = {overall.V:.4f}; usable layers {usable}; "
+        f"{verdict.sequences} sequences, {verdict.task.inputs} inputs",
+        fontsize=11,
+    )
+    if file is not None:
+        with write_aside(file) as aside:
+            suffix = os.path.splitext(os.fspath(file))[1].lstrip(".") or "png"
+            figure.savefig(aside, format=suffix, dpi=120)
+    return figure

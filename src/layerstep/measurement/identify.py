@@ -1,0 +1,176 @@
+"""identify: whose steps are these layers? The checks before a judgement, the judgements, and what they rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from layerstep.errors import InputError, require
+from layerstep.measurement.decision import IDENTIFIED, NONE, Judgement, Rule, judge, live_layers
+from layerstep.measurement.evidence import Evidence, Instrument
+from layerstep.measurement.filters import fit_filter, slopes
+from layerstep.measurement.labels import LabelTests, label_tests
+from layerstep.measurement.library import Library, default_contexts
+from layerstep.measurement.record import read_record
+from layerstep.measurement.verdict import Verdict, layer_table, sub_verdict
+from layerstep.tasks import Path, Prompts, Task
+
+FEWEST = 32  # sequences; with fewer the panel's verdicts are no longer reliable
+MOST_STAGES = 40  # a longer path is thinned evenly
+WINDOW = 4  # layers of a sliding window
+
+#: Classes whose prediction is a fixed linear map of the labels, given the inputs.
+LINEAR_IN_Y = {
+    "richardson",
+    "richardson-fixed",
+    "gd",
+    "nesterov",
+    "chebyshev",
+    "ridge",
+    "shrink",
+    "nadaraya-watson",
+    "knn",
+    "boost",
+    "causal-richardson",
+    "causal-boost",
+}
+NONLINEAR = 0.3  # additivity defect above which a layer is not a fixed linear map of the labels
+
+
+def identify(
+    path: Path,
+    prompts: Prompts,
+    task: Task,
+    *,
+    rerun: Callable[[Prompts], Path] | None = None,
+    instrument: Instrument | None = None,
+    rule: Rule | None = None,
+    seed: int = 0,
+    progress: Callable[[float], None] | None = None,
+) -> Verdict:
+    """Which solver the layers of `path` follow on `prompts`, or None; `task` gives kernel, bandwidth and ridge.
+
+    rerun: the model as a function from prompts to its path (`probe.path`); with it labels and order are intervened on.
+    instrument: a library prepared on the same prompts, to judge several models with. seed: of the bootstrap and of
+    the interventions. Sequences may come in any order; the verdict does not depend on it.
+    """
+    rule = rule or Rule(**read_record()["rule"])
+    require(path.B == prompts.B, "path", f"{path.B} sequences", f"on the prompts given, which are {prompts.B}")
+    if path.B < FEWEST:
+        words = f"{path.B} sequences are too few for an interval: give at least {FEWEST}, better 256"
+        return Verdict.nothing(words, path, task, rule, seed)
+    contexts = _contexts(path, prompts) if instrument is None else list(instrument.library.contexts)
+    values = _at(path, contexts)
+    keep, remarks = _readable(values, prompts, path.stages)
+    if not keep.any():
+        return Verdict.nothing("; ".join(remarks), path, task, rule, seed)
+    if int(keep.sum()) > MOST_STAGES:
+        index = torch.nonzero(keep).flatten()
+        chosen = index[torch.linspace(0, len(index) - 1, MOST_STAGES).round().long()]
+        remarks.append(f"{len(index)} stages: {MOST_STAGES} of them judged, evenly spaced")
+        keep = torch.zeros_like(keep)
+        keep[chosen] = True
+    if instrument is None:
+        instrument = Instrument.prepare(Library.build(prompts, task, contexts, progress))
+    evidence = instrument.collect(values[keep], path.stages[keep])
+    remarks += _remarks(evidence, rule)
+
+    L = len(evidence.layers)
+    overall = judge(evidence, rule, seed=seed)
+    layers = tuple(judge(evidence, rule, layers=[index], seed=seed) for index in range(L))
+    windows = range(L - WINDOW + 1) if L > WINDOW else range(0)
+    ranges = tuple(judge(evidence, rule, layers=range(first, first + WINDOW), seed=seed) for first in windows)
+    tests = None if rerun is None else label_tests(rerun, prompts, task, evidence.layers, seed=seed)
+    if tests is not None:
+        overall = _veto(overall, tests, evidence)
+    return Verdict(
+        overall=overall,
+        layers=layers,
+        ranges=ranges,
+        table=layer_table(evidence, overall),
+        preconditioner=sub_verdict(evidence, overall, seed),
+        slopes=slopes(evidence, overall, seed=seed) if overall.fits else None,
+        filter=fit_filter(evidence, overall, seed=seed) if overall.fits else None,
+        label_tests=tests,
+        remarks=tuple(remarks),
+        label=path.label,
+        task=task,
+        sequences=path.B,
+        contexts=tuple(contexts),
+        rule=rule,
+        library_hash=instrument.library.hash,
+        calibration=read_record(),
+        seed=seed,
+    )
+
+
+def _contexts(path: Path, prompts: Prompts) -> list[int]:
+    """The default context lengths, or the nearest the path has."""
+    have = path.contexts.tolist()
+    if have[-1] > prompts.N:
+        raise InputError(
+            f"path: predicts at context length {have[-1]}, but the prompts have N = {prompts.N} examples. "
+            "Give the prompts the path was made on."
+        )
+    if have == list(range(1, len(have) + 1)) and len(have) != prompts.N:
+        raise InputError(
+            f"path: has {len(have)} context lengths, but the prompts have N = {prompts.N}. "
+            "Give the prompts the path was made on, or name the lengths with Path(contexts=...)."
+        )
+    return sorted({min(have, key=lambda n: abs(n - wanted)) for wanted in default_contexts(prompts.N)})
+
+
+def _at(path: Path, contexts: list[int]) -> Float[Tensor, "L B C"]:
+    have = path.contexts.tolist()
+    missing = [n for n in contexts if n not in have]
+    require(not missing, "path.contexts", have, f"such that they hold {missing}, which the instrument compares at")
+    return path.values[:, :, [have.index(n) for n in contexts]].to("cpu", torch.float64)
+
+
+def _readable(
+    values: Float[Tensor, "L B C"], prompts: Prompts, stages: Float[Tensor, "L"]
+) -> tuple[Bool[Tensor, "L"], list[str]]:
+    """Layers with finite predictions that vary, and words on the others."""
+    finite = values.isfinite().all(-1).all(-1)
+    varies = values.nan_to_num().flatten(1).std(1) > 1e-6 * prompts.y.double().std().cpu()
+    remarks = []
+    for wrong, what in (
+        (~finite, "have predictions that are NaN or infinite"),
+        (finite & ~varies, "predict a constant"),
+    ):
+        if wrong.any():
+            remarks.append(f"{_names(stages[wrong])} {what}: left out")
+    return finite & varies, remarks
+
+
+def _remarks(evidence: Evidence, rule: Rule) -> list[str]:
+    """Words on the layers that cannot be judged."""
+    blind = evidence.label_share <= rule.label_share
+    near = ~live_layers(evidence, rule) & ~blind
+    remarks = []
+    if blind.any():
+        remarks.append(
+            f"{_names(evidence.layers[blind])} ignore the labels, as far as a linear reading can see: left out"
+        )
+    if near.any():
+        remarks.append(f"{_names(evidence.layers[near])} are at exact KRR: nothing to tell solvers apart")
+    return remarks
+
+
+def _names(layers: Float[Tensor, "K"]) -> str:
+    shown = ", ".join(f"{layer:g}" for layer in layers[:8].tolist())
+    return f"layers {shown}{', ...' if len(layers) > 8 else ''}"
+
+
+def _veto(overall: Judgement, tests: LabelTests, evidence: Evidence) -> Judgement:
+    """No solver that is linear in the labels may be claimed when half of the usable layers are not."""
+    usable = torch.isin(evidence.layers, torch.tensor(overall.usable, dtype=torch.float64))
+    bent = int((tests.additivity[usable] > NONLINEAR).sum())
+    if overall.answer == IDENTIFIED and overall.solver in LINEAR_IN_Y and 2 * bent >= int(usable.sum()):
+        reason = f"{overall.solver} fits, but {bent} usable layers are not linear in the labels, as it is"
+        return replace(overall, answer=NONE, solver=None, reason=reason)
+    return overall

@@ -1,0 +1,73 @@
+"""Interventions on the labels and the order: is a layer a fixed linear map of y, does it see y, does order matter?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.errors import require
+from layerstep.solvers import exact
+from layerstep.tasks import Path, Prompts, Task
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelTests:
+    """Per layer, from re-running the model with other labels on the same inputs; rms over sequences and contexts.
+
+    additivity: rms[Q(y12) - (Q(y1) + Q(y2)) / √2] / rms[P(y12) - KRR(y12)], Q = P - P(0), y12 = (y1 + y2) / √2. The √2
+    keeps y12 in distribution. 0 for every solver with fixed coefficients; the nonlinear share of the squared
+    distance to KRR is a² / 2. oddness: rms[(P(y) + P(-y)) / 2] / rms P. at_zero: rms P(0).
+    order: rms change of the last prediction when the context is permuted, over rms[P - KRR].
+    """
+
+    layers: Float[Tensor, "L"]
+    additivity: Float[Tensor, "L"]
+    oddness: Float[Tensor, "L"]
+    at_zero: Float[Tensor, "L"]
+    order: Float[Tensor, "L"]
+
+
+@torch.no_grad()
+def label_tests(
+    rerun: Callable[[Prompts], Path], prompts: Prompts, task: Task, layers: Float[Tensor, "L"], *, seed: int
+) -> LabelTests:
+    """Run the model on y1, y2, (y1 + y2) / √2, 0, -y1 and on a permuted context, with the inputs of `prompts`."""
+    prompts = prompts.to(torch.float64, "cpu")
+    random = np.random.default_rng(seed)
+    K = task.gram(prompts.x, prompts.x)
+    root = torch.linalg.cholesky(K + task.lam * torch.eye(K.shape[-1], dtype=K.dtype))
+    draw = torch.from_numpy(random.standard_normal((2, *prompts.y.shape, 1)))
+    y1, y2 = (root @ draw).squeeze(-1)
+    both = Prompts(prompts.x, (y1 + y2) / 2**0.5)
+
+    def run(x: Tensor, y: Tensor) -> Tensor:
+        path = rerun(Prompts(x, y))
+        require(path.N == prompts.N, "rerun", f"{path.N} context lengths", f"a path with all {prompts.N}")
+        keep = torch.isin(path.stages, layers)
+        require(
+            int(keep.sum()) == len(layers), "rerun", f"stages {path.stages.tolist()}", "a path with the same stages"
+        )
+        return path.values[keep].to("cpu", torch.float64)
+
+    p1, p2, p12, zero, odd = (run(prompts.x, y) for y in (y1, y2, both.y, torch.zeros_like(y1), -y1))
+    defect = (p12 - zero) - ((p1 - zero) + (p2 - zero)) / 2**0.5
+    shuffle = torch.from_numpy(random.permutation(prompts.N))
+    order = torch.cat([shuffle, torch.tensor([prompts.N])])
+    moved = run(prompts.x[:, order], both.y[:, order])[..., -1] - p12[..., -1]
+    away = p12 - exact(both, task)
+    return LabelTests(
+        layers=layers,
+        additivity=_rms(defect) / _rms(away).clamp_min(1e-12),
+        oddness=_rms((p1 + odd) / 2) / _rms(p1).clamp_min(1e-12),
+        at_zero=_rms(zero),
+        order=_rms(moved.unsqueeze(-1)) / _rms(away[..., -1:]).clamp_min(1e-12),
+    )
+
+
+def _rms(values: Float[Tensor, "L B N"]) -> Float[Tensor, "L"]:
+    return values.square().mean(dim=(1, 2)).sqrt()

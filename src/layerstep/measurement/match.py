@@ -1,0 +1,134 @@
+"""The paper's metrics: SimE, best-matching steps, the line through them, layers won (section 5, "Metrics").
+
+They rank solvers; they do not identify one. Predictors that iterate nothing reach SimE .98 and R2 .99 against
+Richardson (docs/measurement.md). For a claim use `identify`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.errors import require
+from layerstep.tasks import Path, Prompts
+
+TINY = 1e-12  # an error vector shorter than this has no direction: its cosine is 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The least-squares line t* = intercept + slope l through the mean best steps, R2 = 1 - SSR / SST.
+
+    `interval` holds the 2.5 % and 97.5 % quantiles of R2 over bootstrap resamples of the sequences; R2 is NaN when
+    all steps are equal (SST = 0).
+    """
+
+    r2: float
+    slope: float
+    intercept: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Match:
+    """cosine [L, T, B] = cos(e_l, e_t), e = prediction - label as a vector over context lengths, per sequence."""
+
+    cosine: Float[Tensor, "L T B"]
+    layers: Float[Tensor, "L"]
+    steps: Float[Tensor, "T"]
+    label: str
+
+    @property
+    def sime(self) -> Float[Tensor, "L T"]:
+        """SimE(l, t): the mean cosine over sequences."""
+        return self.cosine.mean(-1)
+
+    @property
+    def best_step(self) -> Float[Tensor, "B L"]:
+        """t*(B, l) = argmax_t cosine, the first on ties."""
+        return self.steps[self.cosine.argmax(dim=1)].T
+
+    @property
+    def at_cap(self) -> Float[Tensor, "L"]:
+        """Share of sequences whose best step is the last one: they would choose a later step if there were one."""
+        return (self.best_step == self.steps[-1]).double().mean(0)
+
+    @property
+    def mean_maximum(self) -> Float[Tensor, "L"]:
+        """Mean over sequences of max_t cosine, beside max_t of the mean that decides the layers won."""
+        return self.cosine.amax(1).mean(-1)
+
+    def r2(self, first: float, last: float) -> float:
+        """R2 of the mean best step against the layer, for layers first..last (the paper: 2..10)."""
+        layers, steps = self._between(first, last, self.best_step.mean(0))
+        return float(_r2(layers, steps[None])[0])
+
+    def line(self, first: float, last: float, *, seed: int, resamples: int = 1000, of_mean: bool = False) -> Line:
+        """The fit behind `r2`, with its interval. of_mean=True: through argmax_t of the mean cosine instead."""
+        layers, best = self._between(first, last, self.best_step)
+        draws = np.random.default_rng(seed).integers(best.shape[0], size=(resamples, best.shape[0]))
+        if of_mean:
+            keep = torch.isin(self.layers, layers)
+            cosine = self.cosine[keep]
+            centre = self.steps[cosine.mean(-1).argmax(1)]
+            means = torch.stack([self.steps[cosine[..., torch.from_numpy(draw)].mean(-1).argmax(1)] for draw in draws])
+        else:
+            centre = best.mean(0)
+            means = best[torch.from_numpy(draws)].mean(1)
+        slope, intercept = np.polyfit(layers.numpy(), centre.numpy(), 1)
+        low, high = np.nanquantile(_r2(layers, means).numpy(), [0.025, 0.975])
+        r2 = float(_r2(layers, centre[None])[0])
+        return Line(r2=r2, slope=float(slope), intercept=float(intercept), interval=(float(low), float(high)))
+
+    def _between(self, first: float, last: float, steps: Float[Tensor, "*B L"]) -> tuple[Tensor, Tensor]:
+        keep = (self.layers >= first) & (self.layers <= last)
+        shown = f"{self.layers[0]:g}..{self.layers[-1]:g}"
+        require(int(keep.sum()) >= 3, "first, last", f"{first}, {last}", f"a range with 3 layers or more of {shown}")
+        return self.layers[keep], steps[..., keep]
+
+
+def match(path: Path, reference: Path, target: Prompts | Float[Tensor, "B N"]) -> Match:
+    """SimE of every layer of `path` with every step of `reference`; `target` [B, N] are the noisy labels."""
+    labels = target.target if isinstance(target, Prompts) else target
+    require(
+        path.values.shape[1:] == reference.values.shape[1:],
+        "path, reference",
+        f"{[path.B, path.N]} and {[reference.B, reference.N]} sequences and contexts",
+        "predictions on the same prompts",
+    )
+    require(labels.shape == (path.B, path.N), "target.shape", list(labels.shape), f"{[path.B, path.N]}")
+    labels = labels.to("cpu", torch.float64)
+    layers = _directions(path.values.to(labels) - labels)
+    steps = _directions(reference.values.to(labels) - labels)
+    # Products are summed vector by vector, not by a matrix product: equal iterates then tie exactly.
+    cosine = torch.stack([(layer * steps).sum(-1) for layer in layers])
+    return Match(cosine=cosine, layers=path.stages, steps=reference.stages, label=reference.label)
+
+
+def layers_won(matches: Mapping[str, Match], first: float = 1) -> dict[str, int]:
+    """Number of layers >= first where each solver has the largest max_t SimE(l, t); ties go to the first named."""
+    require(len(matches) > 0, "matches", "{}", "at least one match")
+    best = torch.stack([match.sime.amax(1) for match in matches.values()])
+    layers = next(iter(matches.values())).layers
+    winner = best.argmax(0)[layers >= first]
+    return {name: int((winner == index).sum()) for index, name in enumerate(matches)}
+
+
+def _directions(errors: Float[Tensor, "S B N"]) -> Float[Tensor, "S B N"]:
+    norm = errors.norm(dim=-1, keepdim=True)
+    return torch.where(norm < TINY, 0.0, errors / norm.clamp_min(TINY))
+
+
+def _r2(layers: Float[Tensor, "L"], steps: Float[Tensor, "R L"]) -> Float[Tensor, "R"]:
+    """1 - SSR / SST of the line through (layers, steps): the squared correlation, NaN when steps are constant."""
+    x = layers - layers.mean()
+    y = steps - steps.mean(-1, keepdim=True)
+    sst = y.square().sum(-1)
+    slope = y @ x / x.square().sum()
+    ssr = (y - slope.unsqueeze(-1) * x).square().sum(-1)
+    return torch.where(sst == 0, torch.nan, 1 - ssr / sst)

@@ -1,0 +1,238 @@
+"""Planted models that no class of the library made: the right answer is not to claim.
+
+Each takes the prompts and a random generator and gives twelve layers, most of them improving smoothly with depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.measurement.world import World
+from layerstep.solvers import SOLVERS, HeavyBall, RecursiveKRR
+from layerstep.solvers.system import System
+
+Values = Float[Tensor, "L B C"]
+LAYERS = np.arange(1, 13)
+
+
+def _richardson_steps(random: np.random.Generator, low: float = 6, high: float = 14) -> list[int]:
+    return [round(step) for step in random.uniform(low, high) * LAYERS]
+
+
+def _ramp(low: float, high: float, random: np.random.Generator) -> list[float]:
+    """Twelve values rising geometrically, the ends drawn within a fifth."""
+    a, b = low * random.uniform(0.8, 1.2), high * random.uniform(0.8, 1.2)
+    return np.geomspace(a, b, 12).tolist()
+
+
+def _heavy_ball(world: World, random: np.random.Generator) -> Values:
+    return world.solve(HeavyBall(), _richardson_steps(random, 3, 7))
+
+
+def _noisy_krr(world: World, random: np.random.Generator) -> Values:
+    """KRR plus noise that decreases with depth."""
+    noise = torch.from_numpy(random.standard_normal((12, *world.krr.shape)))
+    return world.krr + torch.tensor(_ramp(0.6, 0.1, random))[:, None, None] * noise
+
+
+def _mixture(first: str, second: str, share: float):
+    def make(world: World, random: np.random.Generator) -> Values:
+        scales = {"richardson": _richardson_steps(random), "gd": _richardson_steps(random, 30, 60)}
+        scales |= {"ridge": _ramp(0.05, 60, random), "nadaraya-watson": _ramp(0.5, 8, random), "cg": list(range(1, 13))}
+        part = share + random.uniform(-0.1, 0.1)
+        a, b = (world.solve(SOLVERS[name], scales[name]) for name in (first, second))
+        return part * a + (1 - part) * b
+
+    return make
+
+
+def _laplace(world: World, random: np.random.Generator) -> Values:
+    """Richardson with the kernel exp(-|x - x'|)."""
+    gram = torch.exp(-torch.cdist(world.prompts.x, world.prompts.x) / random.uniform(0.7, 1.4))
+    return world.solve_with(gram, SOLVERS["richardson"], _richardson_steps(random))
+
+
+def _two_bandwidths(world: World, random: np.random.Generator) -> Values:
+    """Richardson with the mean of a narrow and a wide Gaussian kernel."""
+    x = world.prompts.x
+    narrow, wide = (replace(world.task, v=ratio * world.task.v).gram(x, x) for ratio in (0.5, 1.7))
+    return world.solve_with((narrow + wide) / 2, SOLVERS["richardson"], _richardson_steps(random))
+
+
+def _squashed(world: World, random: np.random.Generator) -> Values:
+    """tanh of Richardson: not linear in the labels."""
+    sharpness = random.uniform(1.2, 2)
+    return torch.tanh(sharpness * world.solve(SOLVERS["richardson"], _richardson_steps(random))) / sharpness
+
+
+def _switch(world: World, random: np.random.Generator) -> Values:
+    """Richardson for six layers, then exact ridge."""
+    first = world.solve(SOLVERS["richardson"], _richardson_steps(random)[:6])
+    return torch.cat([first, world.solve(SOLVERS["ridge"], _ramp(2, 80, random)[6:])])
+
+
+def _cut_off(world: World, random: np.random.Generator) -> Values:
+    """KRR without the components of eigenvalues below a threshold that falls with depth."""
+    edges = torch.tensor(_ramp(3, 0.01, random))
+
+    def predict(system: System) -> Float[Tensor, "L B"]:
+        values = system.plain.values
+        keep = (values > edges[:, None, None]).to(values)
+        return (keep * system.plain.weights / (values + system.lam)).sum(-1)
+
+    return world.each(predict)
+
+
+def _recent(world: World, random: np.random.Generator) -> Values:
+    step = random.uniform(2, 3.2)
+    return world.solve(RecursiveKRR(newest_first=True), [round(step * layer) for layer in LAYERS])
+
+
+def _oldest(world: World, random: np.random.Generator) -> Values:
+    step = random.uniform(2, 3.2)
+    return world.solve(RecursiveKRR(), [round(step * layer) for layer in LAYERS])
+
+
+def _online(world: World, random: np.random.Generator) -> Values:
+    """Kernel LMS: one causal pass, w_i = eta (y_i - sum_{j<i} K_ij w_j), eta growing with depth."""
+    eta = torch.tensor(_ramp(0.02, 0.8, random))
+
+    def predict(system: System) -> Float[Tensor, "L B"]:
+        w = system.y.new_zeros(12, *system.y.shape)
+        for i in range(system.n):
+            seen = (system.K[:, i, :i] * w[:, :, :i]).sum(-1)
+            w[:, :, i] = eta[:, None] * (system.y[:, i] - seen)
+        return (system.k * w).sum(-1)
+
+    return world.each(predict)
+
+
+def _sinked(world: World, random: np.random.Generator) -> Values:
+    """sum K^beta y / (s + sum K^beta): a kernel average with a sink, sharpening with depth while the sink empties."""
+    sharp, sink = _ramp(0.3, 8, random), _ramp(20, 0.5, random)
+
+    def predict(system: System) -> Float[Tensor, "L B"]:
+        weights = torch.stack([system.k**beta for beta in sharp])
+        return (weights * system.y).sum(-1) / (weights.sum(-1) + torch.tensor(sink)[:, None])
+
+    return world.each(predict)
+
+
+def _linear_model(world: World, random: np.random.Generator) -> Values:
+    """Ridge regression on the inputs themselves, the ridge falling with depth: no kernel."""
+    x, y = world.prompts.x, world.prompts.y
+    columns = []
+    for n in world.contexts:
+        gram, right = x[:, :n].mT @ x[:, :n], x[:, :n].mT @ y[:, :n, None]
+        weights = [
+            torch.linalg.solve(gram + lam * torch.eye(x.shape[-1]).to(x), right) for lam in _ramp(50, 0.1, random)
+        ]
+        columns.append(torch.stack([(x[:, n] * w.squeeze(-1)).sum(-1) for w in weights]))
+    return torch.stack(columns, dim=-1)
+
+
+def _shuffled(world: World, random: np.random.Generator) -> Values:
+    """Richardson on other sequences than the ones asked about."""
+    order = torch.from_numpy(np.roll(random.permutation(world.prompts.B), 1))
+    return world.solve(SOLVERS["richardson"], _richardson_steps(random))[:, order]
+
+
+def _blind(world: World, random: np.random.Generator) -> Values:
+    """A random function of the query: the labels are not read."""
+    W = torch.from_numpy(random.standard_normal((12, world.prompts.d)))
+    query = torch.stack([world.prompts.x[:, n] for n in world.contexts], dim=1)
+    return torch.einsum("ld,bcd->lbc", W, query).sin()
+
+
+def _shrunken_richardson(world: World, random: np.random.Generator) -> Values:
+    """Richardson times a factor that rises from one third to one: the right direction, the wrong length."""
+    scale = torch.linspace(random.uniform(0.3, 0.5), 1, 12)
+    return scale[:, None, None] * world.solve(SOLVERS["richardson"], _richardson_steps(random))
+
+
+def _relaxed_boost(world: World, random: np.random.Generator) -> Values:
+    """One kernel average of the residuals a layer, times a growing factor: r -= a S r, f += a S_q r."""
+    relax, beta, sink = _ramp(1, 4, random), random.uniform(1.5, 2.5), random.uniform(0.3, 0.8)
+
+    def predict(system: System) -> Float[Tensor, "L B"]:
+        K, k = system.K**beta, system.k**beta
+        S, S_q = K / (sink + K.sum(-1, keepdim=True)), k / (sink + k.sum(-1, keepdim=True))
+        r, f, out = system.y, torch.zeros_like(system.y[:, 0]), []
+        for a in relax:
+            f = f + a * (S_q * r).sum(-1)
+            r = r - a * torch.einsum("bij,bj->bi", S, r)
+            out.append(f)
+        return torch.stack(out)
+
+    return world.each(predict)
+
+
+def _untrained(world: World, random: np.random.Generator) -> Values:
+    """Linear probes of a transformer with random weights."""
+    from layerstep.measurement.probe import probe
+    from layerstep.training import GPT, Model
+
+    model = GPT(Model(layers=12, heads=4, width=64), d=world.prompts.d, N=world.prompts.N)
+    model.initialise(int(random.integers(2**31)))
+    path = probe(model, world.task, prompts=2048, seed=int(random.integers(2**31))).path(world.prompts)
+    return path.values[1:][:, :, [n - 1 for n in world.contexts]].double()
+
+
+NOBODY = (None,) * 12
+#: name, class of every layer, maker.
+OUTSIDE = (
+    ("heavy ball", NOBODY, _heavy_ball),
+    ("krr + noise", NOBODY, _noisy_krr),
+    ("richardson .7 + nadaraya-watson .3", NOBODY, _mixture("richardson", "nadaraya-watson", 0.7)),
+    ("richardson .5 + ridge .5", NOBODY, _mixture("richardson", "ridge", 0.5)),
+    ("cg .6 + gd .4", NOBODY, _mixture("cg", "gd", 0.6)),
+    ("richardson, laplace kernel", NOBODY, _laplace),
+    ("richardson, two bandwidths", NOBODY, _two_bandwidths),
+    ("tanh of richardson", NOBODY, _squashed),
+    ("richardson, then ridge", ("richardson",) * 6 + ("ridge",) * 6, _switch),
+    ("spectral cut-off", NOBODY, _cut_off),
+    ("krr on the last points", NOBODY, _recent),
+    ("krr on the first points", NOBODY, _oldest),
+    ("online kernel lms", NOBODY, _online),
+    ("kernel average with a sink", NOBODY, _sinked),
+    ("linear ridge regression", NOBODY, _linear_model),
+    ("richardson on other sequences", NOBODY, _shuffled),
+    ("a model that ignores the labels", NOBODY, _blind),
+    ("shrunken richardson", NOBODY, _shrunken_richardson),
+    ("over-relaxed boosting", NOBODY, _relaxed_boost),
+    ("untrained transformer, probed", NOBODY, _untrained),
+)
+
+
+def _drift(world: World, random: np.random.Generator) -> Values:
+    """Richardson whose bandwidth drifts from .85 to 1.15 over the layers."""
+    steps = _richardson_steps(random)
+    widths = np.linspace(0.85, 1.15, 12) * world.task.v
+    layers = [
+        world.solve(SOLVERS["richardson"], [t], replace(world.task, v=float(v)))
+        for t, v in zip(steps, widths, strict=True)
+    ]
+    return torch.cat(layers)
+
+
+def _mostly(share: float, other: str):
+    def make(world: World, random: np.random.Generator) -> Values:
+        path = world.solve(SOLVERS["richardson"], _richardson_steps(random))
+        rest = world.krr if other == "krr" else world.solve(SOLVERS[other], _ramp(0.5, 8, random))
+        return share * path + (1 - share) * rest
+
+    return make
+
+
+#: Neither inside nor outside: shown, not counted.
+BORDERLINE = (
+    ("richardson, drifting bandwidth", ("richardson",) * 12, _drift),
+    ("richardson .9 + krr .1", ("richardson",) * 12, _mostly(0.9, "krr")),
+    ("richardson .7 + krr .3", ("richardson",) * 12, _mostly(0.7, "krr")),
+    ("richardson .95 + nadaraya-watson .05", ("richardson",) * 12, _mostly(0.95, "nadaraya-watson")),
+)

@@ -1,0 +1,175 @@
+"""The panel: planted models whose answer is known, drawn afresh by seed. What the instrument is calibrated on.
+
+A planted model is a path of twelve layers at the instrument's contexts. Its bandwidth or ridge, its schedule of
+steps and its noise are drawn, never points of the library's grid. `truth` names the class of every layer, None where
+no class of the library made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.construction import construct
+from layerstep.measurement.outsiders import BORDERLINE, OUTSIDE
+from layerstep.measurement.world import World
+from layerstep.solvers import SOLVERS, Richardson, Solver
+from layerstep.tasks import Prompts, Task
+
+L = 12
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Planted:
+    """values [12, B, C] in the order of the prompts given; group is inside, outside or borderline."""
+
+    name: str
+    group: str
+    truth: tuple[str | None, ...]
+    noise: str
+    values: Float[Tensor, "L B C"]
+
+    @property
+    def solver(self) -> str | None:
+        """The right answer over all layers."""
+        return self.truth[0] if len(set(self.truth)) == 1 else None
+
+
+Schedule = Callable[[np.random.Generator], np.ndarray]
+
+
+def _linear(low: float, high: float) -> Schedule:
+    return lambda random: random.uniform(low, high) * np.arange(1, L + 1)
+
+
+def _power(exponent: float, last: float) -> Schedule:
+    return lambda random: last * random.uniform(0.7, 1.4) * (np.arange(1, L + 1) / L) ** exponent
+
+
+def _geometric(first: float, last: float) -> Schedule:
+    def schedule(random: np.random.Generator) -> np.ndarray:
+        a, b = first * random.uniform(0.7, 1.4), last * random.uniform(0.7, 1.4)
+        return a * (b / a) ** (np.arange(L) / (L - 1))
+
+    return schedule
+
+
+def _saturating(last: float) -> Schedule:
+    return lambda random: last * random.uniform(0.7, 1.4) * (1 - 0.97 * np.exp(-np.arange(L) / 4))
+
+
+def _random(last: float) -> Schedule:
+    return lambda random: last * np.sort(random.uniform(0.01, 1, L) ** 2)
+
+
+#: name, class, solver, schedule of steps.
+INSIDE: tuple[tuple[str, str, Solver, Schedule], ...] = (
+    ("richardson, linear", "richardson", SOLVERS["richardson"], _linear(6, 14)),
+    ("richardson, fast", "richardson", SOLVERS["richardson"], _linear(25, 40)),
+    ("richardson, geometric", "richardson", SOLVERS["richardson"], _geometric(1, 1500)),
+    ("richardson, quadratic", "richardson", SOLVERS["richardson"], _power(2, 300)),
+    ("richardson, saturating", "richardson", SOLVERS["richardson"], _saturating(150)),
+    ("richardson, random", "richardson", SOLVERS["richardson"], _random(300)),
+    ("richardson, half steps", "richardson", Richardson(eta=0.5), _linear(8, 20)),
+    ("richardson without row sums, linear", "richardson", SOLVERS["richardson-plain"], _linear(6, 14)),
+    ("richardson without row sums, saturating", "richardson", SOLVERS["richardson-plain"], _saturating(150)),
+    ("newton-schulz", "richardson", SOLVERS["newton-schulz"], lambda random: np.arange(1, L + 1)),
+    ("richardson fixed, linear", "richardson-fixed", SOLVERS["richardson-fixed"], _linear(6, 14)),
+    ("richardson fixed, geometric", "richardson-fixed", SOLVERS["richardson-fixed"], _geometric(2, 600)),
+    ("gd, linear", "gd", SOLVERS["gd"], _linear(25, 60)),
+    ("gd, geometric", "gd", SOLVERS["gd"], _geometric(3, 1e5)),
+    ("nesterov, linear", "nesterov", SOLVERS["nesterov"], _linear(6, 14)),
+    ("nesterov, quadratic", "nesterov", SOLVERS["nesterov"], _power(2, 200)),
+    ("cg", "cg", SOLVERS["cg"], lambda random: np.arange(1, L + 1)),
+    ("cg, two steps a layer", "cg", SOLVERS["cg"], lambda random: 2 * np.arange(1, L + 1)),
+    ("cg with row sums", "cg", SOLVERS["cg-row-sum"], lambda random: np.arange(1, L + 1)),
+    ("chebyshev, linear", "chebyshev", SOLVERS["chebyshev"], _linear(4, 6)),
+    ("chebyshev, slow", "chebyshev", SOLVERS["chebyshev"], _linear(2, 3)),
+    ("ridge, geometric", "ridge", SOLVERS["ridge"], _geometric(0.05, 100)),
+    ("ridge, quadratic", "ridge", SOLVERS["ridge"], _power(2, 60)),
+    ("shrink", "shrink", SOLVERS["shrink"], _linear(5, 7.5)),
+    ("nadaraya-watson", "nadaraya-watson", SOLVERS["nadaraya-watson"], _geometric(0.5, 12)),
+    ("nearest points", "knn", SOLVERS["knn"], _linear(2, 3)),
+    ("boost, linear", "boost", SOLVERS["boost"], _linear(1.5, 4)),
+    ("boost, quadratic", "boost", SOLVERS["boost"], _power(2, 60)),
+    ("causal richardson, linear", "causal-richardson", SOLVERS["causal-richardson"], _linear(1, 3)),
+    ("causal richardson, quadratic", "causal-richardson", SOLVERS["causal-richardson"], _power(2, 40)),
+    ("causal boost, linear", "causal-boost", SOLVERS["causal-boost"], _linear(1, 3)),
+    ("causal boost, quadratic", "causal-boost", SOLVERS["causal-boost"], _power(2, 40)),
+)
+
+#: name, class, arguments of `construct`: transformers whose weights run the iteration.
+CONSTRUCTED = (
+    ("transformer, exact scheme, eta = 1", "richardson", {"scheme": "exact", "eta": 1.0}),
+    ("transformer, exact scheme, chebyshev", "chebyshev", {"scheme": "exact"}),
+    ("transformer, compact scheme, chebyshev", "chebyshev", {"scheme": "compact"}),
+    ("transformer, compact scheme, eta = 1/N", "richardson-fixed", {"scheme": "compact", "eta": 1 / 40}),
+)
+
+
+def panel(prompts: Prompts, task: Task, contexts: Sequence[int], seed: int) -> Iterator[Planted]:
+    """Every planted model, clean and with noise; (seed, index of the model) decides what is drawn."""
+    world = World(prompts=prompts.to(torch.float64, "cpu"), task=task, contexts=tuple(contexts))
+    makers: list[tuple[str, str, tuple[str | None, ...], Callable]] = []
+    for name, kind, solver, schedule in INSIDE:
+        makers.append((name, "inside", (kind,) * L, _solver_maker(solver, schedule)))
+    for name, kind, arguments in CONSTRUCTED:
+        makers.append((name, "inside", (kind,) * L, _transformer_maker(arguments)))
+    for group, table in (("outside", OUTSIDE), ("borderline", BORDERLINE)):
+        makers += [(name, group, truth, make) for name, truth, make in table]
+    for index, (name, group, truth, make) in enumerate(makers):
+        random = np.random.default_rng([seed, index])
+        values = make(world, random)
+        for noise in ("none", random.choice(["iid", "clutter"])):
+            noisy = values + _noise(noise, world, values, random)
+            yield Planted(name=name, group=group, truth=truth, noise=str(noise), values=noisy)
+
+
+def nuisance(task: Task, random: np.random.Generator) -> Task:
+    """Another bandwidth (two draws in three) or another ridge: a network need not use the task's."""
+    if random.uniform() < 2 / 3:
+        return replace(task, v=task.v * float(np.exp(random.uniform(np.log(0.8), np.log(1.25)))))
+    return replace(task, sigma=task.sigma * float(np.exp(random.uniform(np.log(0.55), np.log(2.6)))))
+
+
+def steps_of(schedule: Schedule, solver: Solver, random: np.random.Generator) -> list[float]:
+    """The schedule as increasing steps: whole numbers, each above the one before, for an iteration."""
+    steps = schedule(random)
+    if not solver.continuous:
+        steps = np.maximum.accumulate(np.maximum(np.round(steps), 1) - np.arange(len(steps))) + np.arange(len(steps))
+    return steps.tolist()
+
+
+def _solver_maker(solver: Solver, schedule: Schedule):
+    def make(world: World, random: np.random.Generator) -> Float[Tensor, "L B C"]:
+        return world.solve(solver, steps_of(schedule, solver, random), nuisance(world.task, random))
+
+    return make
+
+
+def _transformer_maker(arguments: dict):
+    def make(world: World, random: np.random.Generator) -> Float[Tensor, "L B C"]:
+        task = world.task
+        stride = 1 if arguments["scheme"] == "exact" else int(random.integers(1, 5))  # the exact scheme is slow
+        model = construct(task.d, task.N, task.v, task.lam, L=stride * L, **arguments)
+        stages = range(stride, stride * L + 1, stride)
+        return model.path(world.prompts, stages=stages, contexts=world.contexts).values
+
+    return make
+
+
+def _noise(kind: str, world: World, values: Float[Tensor, "L B C"], random: np.random.Generator) -> Tensor:
+    """iid: normal, variance .002 to .0075. clutter: as large, a random linear function of the labels."""
+    if kind == "none":
+        return torch.zeros_like(values)
+    std = float(np.sqrt(random.uniform(0.002, 0.0075)))
+    if kind == "iid":
+        return std * torch.from_numpy(random.standard_normal(values.shape))
+    coefficients = torch.from_numpy(random.standard_normal((len(values), *world.prompts.y.shape)))
+    sums = (coefficients * world.prompts.y).cumsum(-1)[..., [n - 1 for n in world.contexts]]
+    return std * sums / torch.tensor(world.contexts).sqrt()

@@ -1,0 +1,167 @@
+"""Readers: the hidden states of any model at its x tokens, site by site.
+
+A reader is anything with `sites`, `stages` and `states(prompts)`. A layerstep GPT has one; for any other module,
+say how prompts become its input and name the modules whose outputs are the states:
+
+    reader = Hooked(model, inputs=lambda prompts: my_tokens(prompts), modules=["blocks.0", "blocks.1"])
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from layerstep.errors import InputError, require
+from layerstep.tasks import Prompts
+from layerstep.training import GPT
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """states(prompts): for every site the hidden states [B, N+1, W] at the tokens x_1..x_{N+1}."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def sites(self) -> tuple[str, ...]: ...
+
+    @property
+    def stages(self) -> tuple[float, ...]:
+        """Where each site lies in depth: 0 the embedding, l after block l, l - 1/2 after its attention."""
+        ...
+
+    def states(self, prompts: Prompts) -> list[Float[Tensor, "B M W"]]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class GPTReader:
+    """The residual stream of a layerstep GPT: the embedding and after every block; attention=True adds the half-way."""
+
+    model: GPT
+    attention: bool = False
+
+    @property
+    def stages(self) -> tuple[float, ...]:
+        step = 1 if not self.attention else 0.5
+        return tuple(step * k for k in range(round(len(self.model.blocks) / step) + 1))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        names = {0.0: "embedding"}
+        return tuple(
+            names.get(stage, f"block {int(stage)}" if stage == int(stage) else f"attention {int(stage + 0.5)}")
+            for stage in self.stages
+        )
+
+    @torch.no_grad()
+    def states(self, prompts: Prompts) -> list[Tensor]:
+        stream = self.model(prompts, hidden=True)[1][:, :, ::2]
+        if not self.attention:
+            return list(stream)
+        with _recorded([self.model.get_submodule(f"blocks.{k}.attention") for k in range(len(stream) - 1)]) as outputs:
+            self.model(prompts)
+        states = [stream[0]]
+        for before, output, after in zip(stream[:-1], outputs, stream[1:], strict=True):
+            states += [before + output[:, ::2], after]
+        return states
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Hooked:
+    """Any module: `inputs(prompts)` is what it is called with (a tensor, a tuple or a dict), `modules` name the sites.
+
+    The output of a named module (the first one, when there are several) must be [B, T, W]; `tokens` picks the x tokens
+    out of T, by default every second one from the first, as in x_1, y_1, x_2, ...
+    """
+
+    model: nn.Module
+    inputs: Callable[[Prompts], Any]
+    modules: Sequence[str]
+    tokens: slice | Sequence[int] = field(default_factory=lambda: slice(0, None, 2))
+
+    def __post_init__(self) -> None:
+        known = dict(self.model.named_modules())
+        for name in self.modules:
+            if name not in known:
+                near = [other for other in known if other.split(".")[-1] == name.split(".")[-1]][:4]
+                hint = f" Did you mean {', '.join(near)}?" if near else ""
+                raise InputError(f"modules: the model has no module {name!r}.{hint} See model.named_modules().")
+        require(len(self.modules) > 0, "modules", "[]", "the names of one module or more")
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(self.modules)
+
+    @property
+    def stages(self) -> tuple[float, ...]:
+        return tuple(float(k) for k in range(1, len(self.modules) + 1))
+
+    @torch.no_grad()
+    def states(self, prompts: Prompts) -> list[Tensor]:
+        known = dict(self.model.named_modules())
+        given = self.inputs(prompts)
+        with _recorded([known[name] for name in self.modules]) as outputs:
+            if isinstance(given, dict):
+                self.model(**given)
+            else:
+                self.model(*given) if isinstance(given, tuple) else self.model(given)
+        states = []
+        for name, output in zip(self.modules, outputs, strict=True):
+            shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            require(isinstance(output, Tensor) and output.ndim == 3, f"output of {name}", shape, "[B, T, W]")
+            picked = output[:, self.tokens]
+            right = picked.shape[:2] == (prompts.B, prompts.N + 1)
+            wanted = f"{[prompts.B, prompts.N + 1]} sequences and x tokens"
+            require(right, f"output of {name}", list(picked.shape[:2]), wanted, "Set tokens= to pick them.")
+            states.append(picked)
+        return states
+
+
+def reader_of(model: Any) -> Reader:
+    """The reader of a model we know, or the reader itself."""
+    if isinstance(model, GPT):
+        return GPTReader(model)
+    if isinstance(model, Reader):
+        return model
+    if hasattr(model, "path"):
+        raise InputError(
+            f"model: a {type(model).__name__} reads out predictions by itself, without probes. Use model.path(prompts)."
+        )
+    raise InputError(
+        f"model: a {type(model).__name__} is not one layerstep knows. Wrap it: "
+        "Hooked(model=model, inputs=function from prompts to its input, modules=[names of the modules to read])."
+    )
+
+
+def in_float64(reader: Reader) -> Reader:
+    """The same reader of a copy of its model on the CPU in float64."""
+    twin = copy.copy(reader)
+    object.__setattr__(twin, "model", copy.deepcopy(reader.model).to("cpu", torch.float64))
+    return twin
+
+
+@contextmanager
+def _recorded(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
+    """The outputs of modules during the calls inside, in the order of `modules`."""
+    outputs: list[Any] = [None] * len(modules)
+
+    def record(index: int):
+        def hook(module: nn.Module, arguments: Any, output: Any) -> None:
+            outputs[index] = output[0] if isinstance(output, tuple) else output
+
+        return hook
+
+    handles = [module.register_forward_hook(record(index)) for index, module in enumerate(modules)]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,17 @@
+"""The calibration record shipped with the package: thresholds, and the error rates measured with them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path as FilePath
+from typing import Any
+
+from layerstep.files import read_json
+
+RECORD = FilePath(__file__).with_name("calibration.json")
+
+
+@cache
+def read_record() -> dict[str, Any]:
+    """What `python -m layerstep.measurement.calibration` wrote: rule, panel, counts, confusions, provenance."""
+    return read_json(RECORD)

@@ -1,0 +1,39 @@
+"""What planted models are made from: prompts, their systems at the contexts compared, and solvers on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.solvers import Solver, exact, solve
+from layerstep.solvers.system import Batch, System
+from layerstep.tasks import Prompts, Task
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class World:
+    prompts: Prompts
+    task: Task
+    contexts: tuple[int, ...]
+
+    @property
+    def krr(self) -> Float[Tensor, "B C"]:
+        return exact(self.prompts, self.task)[:, [n - 1 for n in self.contexts]]
+
+    def solve(self, solver: Solver, steps: Sequence[float], task: Task | None = None) -> Float[Tensor, "L B C"]:
+        return solve(solver, self.prompts, task or self.task, steps, contexts=self.contexts).values
+
+    def solve_with(self, gram: Float[Tensor, "B M M"], solver: Solver, steps: Sequence[int]) -> Float[Tensor, "L B C"]:
+        """A solver on another kernel matrix."""
+        batch = Batch(x=self.prompts.x, y=self.prompts.y, gram=gram, lam=self.task.lam)
+        times = torch.tensor(steps)
+        return torch.stack([solver.predictions(batch.system(n), times).T for n in self.contexts], dim=-1)
+
+    def each(self, predict: Callable[[System], Float[Tensor, "L B"]]) -> Float[Tensor, "L B C"]:
+        """A predictor given the system of every context."""
+        batch = Batch.of(self.prompts, self.task)
+        return torch.stack([predict(batch.system(n)) for n in self.contexts], dim=-1)

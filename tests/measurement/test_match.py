@@ -1,0 +1,93 @@
+"""The paper's metrics equal their definitions, written out in NumPy."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import layerstep as ls
+from layerstep.measurement.match import layers_won, match
+
+TASK = ls.Task(N=12)
+
+
+def planted():
+    prompts = ls.sample(TASK, 20, seed=3)
+    steps = [0, 2, 4, 7, 11, 16, 22]
+    path = ls.solve(ls.Richardson(), prompts, TASK, steps)
+    noise = torch.from_numpy(np.random.default_rng(0).normal(0, 0.05, path.values.shape))
+    return prompts, ls.Path(path.values + noise, range(7), "planted")
+
+
+def literal_cosine(model, iterate, label):
+    a, b = model - label, iterate - label
+    na, nb = np.sqrt(a @ a), np.sqrt(b @ b)
+    return 0.0 if min(na, nb) < 1e-12 else (a @ b) / (na * nb)
+
+
+@pytest.mark.parametrize("solver", ["richardson", "cg", "gd", "nesterov"])
+def test_metrics_equal_their_definitions(solver):
+    prompts, path = planted()
+    reference = ls.solve(ls.SOLVERS[solver], prompts, TASK, 30)
+    got = match(path, reference, prompts)
+    model, iterates, labels = path.values.numpy(), reference.values.numpy(), prompts.target.numpy()
+    cosine = np.array(
+        [
+            [[literal_cosine(model[k, b], iterates[t, b], labels[b]) for b in range(20)] for t in range(31)]
+            for k in range(7)
+        ]
+    )
+    np.testing.assert_allclose(got.sime.numpy(), cosine.mean(-1), atol=1e-10)
+    # A step is the first whose cosine is the largest; where rounding decides, either of the tied steps is right.
+    best = got.best_step.numpy().astype(int)
+    chosen = np.take_along_axis(cosine.transpose(2, 0, 1), best[..., None], -1)[..., 0]
+    np.testing.assert_allclose(chosen, cosine.max(1).T, atol=1e-10)
+    mean_step = best.mean(0)[2:6]
+    slope, intercept = np.polyfit(np.arange(2, 6), mean_step, 1)
+    residual = mean_step - intercept - slope * np.arange(2, 6)
+    r2 = 1 - (residual @ residual) / ((mean_step - mean_step.mean()) ** 2).sum()
+    assert got.r2(2, 5) == pytest.approx(r2, abs=1e-10)
+    line = got.line(2, 5, seed=0, resamples=200)
+    assert (line.slope, line.intercept) == pytest.approx((slope, intercept), abs=1e-9)
+    assert line.interval[0] <= line.r2 <= line.interval[1] or line.r2 > 0.99
+
+
+def test_the_first_of_equal_steps_is_chosen():
+    prompts, _ = planted()
+    one = ls.solve(ls.Richardson(), prompts, TASK, [5]).values
+    reference = ls.Path(torch.cat([one + 1, one, one, one]), range(4), "repeats")
+    got = match(ls.Path(one, [1], "model"), reference, prompts)
+    assert (got.best_step == 1).all()
+
+
+def test_an_error_of_length_zero_has_cosine_zero():
+    prompts, _ = planted()
+    perfect = ls.Path(prompts.target[None], [0], "perfect")
+    assert match(perfect, perfect, prompts).sime.item() == 0
+
+
+def test_constant_steps_have_no_r2():
+    prompts, _ = planted()
+    reference = ls.solve(ls.Richardson(), prompts, TASK, 5)
+    same = ls.Path(reference.values[3].expand(4, -1, -1), range(4), "constant")
+    assert math.isnan(match(same, reference, prompts).r2(0, 3))
+
+
+def test_a_planted_solver_wins_every_layer_and_ties_go_to_the_first():
+    prompts, _ = planted()
+    path = ls.solve(ls.ConjugateGradient(), prompts, TASK, [0, 1, 2, 3, 4])
+    references = {name: ls.solve(ls.SOLVERS[name], prompts, TASK, 20) for name in ("richardson", "cg", "gd")}
+    won = layers_won({name: match(path, reference, prompts) for name, reference in references.items()})
+    assert won == {"richardson": 0, "cg": 4, "gd": 0}
+    copies = {name: match(path, references["cg"], prompts) for name in ("first", "second")}
+    assert layers_won(copies) == {"first": 4, "second": 0}
+
+
+def test_paths_on_other_prompts_are_refused():
+    prompts, path = planted()
+    short = ls.solve(ls.Richardson(), prompts[:5], TASK, 5)
+    with pytest.raises(ls.InputError, match="same prompts"):
+        match(path, short, prompts)
+    with pytest.raises(ls.InputError, match="3 layers or more"):
+        match(path, path, prompts).r2(2, 3)

@@ -63,10 +63,10 @@ class Engine:
             self.layout.load(self.weights, s, gpt.initialise(each.seed))
         self.fused = self._choose(fused)
         if self.fused:
-            from layerstep.training.fused import FusedNetwork, fused_adamw
+            from layerstep.training.fused.network import FusedNetwork
 
             self.network = FusedNetwork(run, self.layout, self.weights, self.gradient)
-            self.adamw = fused_adamw(self.network)
+            self.adamw = self.network.update
         else:
             self.network = PlainNetwork(gpt.to(device), self.layout, self.weights, self.gradient, run.precision)
             self.adamw = adamw

@@ -1,0 +1,176 @@
+"""Times the kernels of the training step, tile by tile, on a CUDA device: where the constants of `training/fused` come from.
+
+PYTHONPATH=src python3 benchmarks/training_kernels.py
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+
+from layerstep.training import GPT, PRESETS
+from layerstep.training.stack import Layout
+
+
+def time_us(launches, repeat: int = 5) -> float:
+    """Microseconds of one launch: all launches in one graph, replayed; the median of `repeat`."""
+    for launch in launches:
+        launch()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for launch in launches:
+            launch()
+    graph.replay()
+    times = []
+    for _ in range(repeat):
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        graph.replay()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop))
+    return 1000 * sorted(times)[repeat // 2] / len(launches)
+
+
+def report(name: str, settings, measure) -> None:
+    """One line: the settings by time, fastest first."""
+    results = []
+    for setting in settings:
+        try:
+            results.append((measure(setting), setting))
+        except Exception as error:  # a tile that does not fit on chip is a result too
+            results.append((float("inf"), (setting, type(error).__name__)))
+    results.sort(key=lambda pair: pair[0])
+    shown = "  ".join(f"{us:.1f} {setting}" for us, setting in results[:6])
+    print(f"{name:<28} {shown}", flush=True)
+
+
+def main(S: int = 4) -> None:
+    if not torch.cuda.is_available():
+        print("training kernels: no CUDA device here, nothing to time.")
+        return
+    from layerstep.training.fused import attention, linear, rows, update
+    from layerstep.training.fused.network import FusedNetwork
+
+    run = PRESETS["paper"]
+    L = run.model.layers
+    gpt = GPT(run.model)
+    layout = Layout(gpt)
+    device = torch.device("cuda")
+    weights = torch.zeros(S, layout.P, device=device)
+    gradient = torch.zeros_like(weights)
+    for s in range(S):
+        layout.load(weights, s, gpt.initialise(s))
+    net = FusedNetwork(run, layout, weights, gradient)
+    # Real data everywhere: zeros run faster than what training sees.
+    for tensor in (net.stream, net.h1, net.h2, net.z, net.qkv, net.pre, net.act, net.d, net.dh, net.dz,
+                   net.d_mid, net.d_out, net.dqkv, net.dpre):  # fmt: skip
+        tensor.normal_()
+    p, w, layers = net.p, net.w, range(L)
+    print(f"microseconds a launch, {S} models of the default shape, 12 layers in turn; fastest first")
+
+    def product(kind, launch):
+        def measure(tile):
+            linear.TILES[kind] = tile
+            return time_us([lambda i=i: launch(i) for i in layers])
+
+        return measure
+
+    tiles = [
+        (128, 128, 64, 8, 3), (128, 128, 64, 4, 3), (128, 128, 64, 8, 4), (128, 256, 64, 8, 3),
+        (64, 128, 64, 4, 3), (64, 256, 64, 4, 3), (128, 64, 64, 4, 3), (128, 128, 32, 8, 4),
+    ]  # fmt: skip
+
+    def b(i, name):
+        return f"blocks.{i}.{name}"
+
+    products = {
+        "qkv 256→768": ("", lambda i: linear.linear(
+            net.h1[i], p[b(i, "attention.qkv.weight")], w[b(i, "attention.qkv.bias")], net.qkv[i])),
+        "out 256→256 residual": ("residual", lambda i: linear.linear(
+            net.z[i], p[b(i, "attention.out.weight")], w[b(i, "attention.out.bias")], net.stream[2 * i + 1],
+            "residual", extra=net.stream[2 * i])),
+        "up 256→1024 gelu": ("gelu", lambda i: linear.linear(
+            net.h2[i], p[b(i, "up.weight")], w[b(i, "up.bias")], net.pre[i], "gelu", act=net.act[i])),
+        "down 1024→256 residual": ("residual", lambda i: linear.linear(
+            net.act[i], p[b(i, "down.weight")], w[b(i, "down.bias")], net.stream[2 * i + 2], "residual",
+            extra=net.stream[2 * i + 1])),
+        "back 256→1024 gelu slope": ("gelu slope", lambda i: linear.linear(
+            net.d_out[i], p[b(i, "down.weight")], None, net.dpre[i], "gelu slope", back=True, extra=net.pre[i],
+            sums=pre_sums[i])),
+        "back 1024→256": ("", lambda i: linear.linear(
+            net.dpre[i], p[b(i, "up.weight")], None, net.dh, back=True)),
+        "back 768→256": ("", lambda i: linear.linear(
+            net.dqkv[i], p[b(i, "attention.qkv.weight")], None, net.dh, back=True)),
+    }  # fmt: skip
+    pre_sums = torch.zeros(L, S, 2 * net.pre_sums.shape[2], net.pre_sums.shape[3], device=device)
+    for name, (kind, launch) in products.items():
+        kept = linear.TILES[kind]
+        report(name, tiles, product(kind, launch))
+        linear.TILES[kind] = kept
+    dense = p[b(0, "up.weight")]
+    report("up by cuBLAS, no epilogue", ["bmm"], lambda _: time_us([
+        lambda i=i: torch.bmm(net.h2[i], dense.mT, out=net.pre[i]) for i in layers]))  # fmt: skip
+
+    def gradients(dy, x, name):
+        def measure(tile):
+            linear.GRADIENT_TILE = tile
+            return time_us([lambda: linear.weight_gradient(dy, x, net.g_layers[name])]) / L
+
+        return measure
+
+    kept = linear.GRADIENT_TILE
+    gradient_tiles = [
+        (128, 128, 64, 8, 3), (128, 128, 64, 4, 3), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3),
+        (128, 128, 64, 8, 4), (128, 128, 128, 8, 2), (64, 256, 64, 4, 3),
+    ]  # fmt: skip
+    report("gradient of up, a layer", gradient_tiles, gradients(net.dpre, net.h2, "up.weight"))
+    report("gradient of down, a layer", gradient_tiles, gradients(net.d_out, net.act, "down.weight"))
+    report("gradient of qkv, a layer", gradient_tiles, gradients(net.dqkv, net.h1, "attention.qkv.weight"))
+    report("gradient of out, a layer", gradient_tiles, gradients(net.d_mid, net.z, "attention.out.weight"))
+    linear.GRADIENT_TILE = kept
+
+    def forward(tile):
+        attention.FORWARD_TILE = tile
+        return time_us([lambda i=i: attention.attention(net.qkv[i], net.z[i], net.T, 8, "softmax") for i in layers])
+
+    def backward(tile):
+        attention.BACKWARD_TILE = tile
+        return time_us([
+            lambda i=i: attention.attention_backward(
+                net.qkv[i], net.dz, net.dqkv[i], net.qkv_sums[i], net.T, 8, "softmax") for i in layers])  # fmt: skip
+
+    blocks = [(16, 4), (16, 2), (32, 4), (32, 8), (64, 4), (64, 8), (128, 8), (128, 4)]
+    report("attention forward", blocks, forward)
+    report("attention backward", blocks, backward)
+
+    def norm(setting):
+        rows.BLOCK, rows.WARPS = setting
+        return time_us([
+            lambda i=i: rows.norm(net.stream[i], w[b(i, "norm1.weight")], w[b(i, "norm1.bias")], net.h1[i])
+            for i in layers])  # fmt: skip
+
+    def norm_back(setting):
+        rows.CHUNK, rows.BACK_BLOCK, rows.BACK_WARPS = setting
+        sums = torch.zeros(3, S, rows.chunks(net.d.shape[1]), net.d.shape[2], device=device)
+        return time_us([
+            lambda i=i: rows.norm_backward(net.stream[i], net.dh, w[b(i, "norm1.weight")], net.d, net.d_mid[i], *sums)
+            for i in layers])  # fmt: skip
+
+    report("norm", itertools.product((1, 2, 4, 8), (1, 2, 4)), norm)
+    report("norm backward", [(c, *t) for c in (16, 32, 64) for t in ((1, 1), (2, 1), (2, 2), (4, 2), (4, 4), (8, 4))],
+           norm_back)  # fmt: skip
+    numbers = torch.full((S, 9), 0.5, device=device)
+    mean, square = torch.rand_like(weights), torch.rand_like(weights)
+
+    def step(setting):
+        update.UPDATE, update.SQUARES = setting
+        return time_us([lambda: net.update(weights, gradient, mean, square, numbers)])
+
+    report("clip and AdamW, all models", itertools.product((1024, 2048, 4096), (8192, 16384)), step)
+
+
+if __name__ == "__main__":
+    main()

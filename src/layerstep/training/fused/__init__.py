@@ -1,0 +1,29 @@
+"""The training step by hand: Triton kernels for CUDA, forward and backward, no autograd and no atomics.
+
+Imported only where it is used: everything also works without Triton, on the plain path.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import torch
+
+from layerstep.training.config import Run
+
+
+def unsupported(run: Run, device: torch.device) -> str:
+    """Why the kernels cannot train `run` on `device`; empty when they can."""
+    width, tokens = run.model.width, 2 * (run.task.N + 1)
+    head = width // run.model.heads
+    if device.type != "cuda":
+        return f"the kernels need CUDA, and the device is {device.type}"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    if run.precision != "bfloat16":
+        return f"the kernels compute in bfloat16, and precision is {run.precision}"
+    if width & (width - 1) or not 16 <= width <= 1024:
+        return f"width = {width} is not a power of two from 16 to 1024"
+    if head > 128 or tokens > 256:
+        return f"heads of {head} numbers on {tokens} tokens do not fit on chip (limits 128 and 256)"
+    return ""

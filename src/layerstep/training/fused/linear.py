@@ -1,0 +1,146 @@
+"""Matrix products with what follows them: bias, GELU, residual; and the gradients of weights, all layers in one launch."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit
+def _gelu_gate(x):
+    """σ(2u), u = √(2/π)(x + .044715 x³): the tanh form of GELU is x σ(2u)."""
+    u = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    return 1 / (1 + tl.exp(-2 * u))
+
+
+@triton.jit
+def _gelu_slope(x):
+    """d/dx x σ(2u) = σ + 2 x σ (1 - σ) u'."""
+    gate = _gelu_gate(x)
+    return gate + 2 * x * gate * (1 - gate) * 0.7978845608028654 * (1 + 3 * 0.044715 * x * x)
+
+
+@triton.jit
+def _linear(
+    x_ptr, w_ptr, b_ptr, extra_ptr, y_ptr, act_ptr, sums_ptr, M, P,
+    N: tl.constexpr, K: tl.constexpr, BACK: tl.constexpr, KIND: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    tile, s = tl.program_id(0), tl.program_id(1)
+    m, n = tile // (N // BN), tile % (N // BN)
+    row, col = m * BM + tl.arange(0, BM), n * BN + tl.arange(0, BN)
+    inside = row[:, None] < M
+    k = tl.arange(0, BK)
+    x_at = x_ptr + (s * M + row)[:, None] * K + k[None, :]
+    if BACK:
+        w_at = w_ptr + s * P + k[:, None] * N + col[None, :]
+    else:
+        w_at = w_ptr + s * P + col[None, :] * K + k[:, None]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for _ in range(0, K, BK):
+        acc = tl.dot(tl.load(x_at, mask=inside, other=0.0), tl.load(w_at), acc, input_precision="ieee")
+        x_at += BK
+        w_at += BK * N if BACK else BK
+    out = (s * M + row)[:, None] * N + col[None, :]
+    if not BACK:
+        acc += tl.load(b_ptr + s * P + col)[None, :]
+    if KIND == "residual":
+        tl.store(y_ptr + out, acc + tl.load(extra_ptr + out, mask=inside, other=0.0), mask=inside)
+    elif KIND == "gelu":
+        tl.store(y_ptr + out, acc.to(y_ptr.dtype.element_ty), mask=inside)
+        tl.store(act_ptr + out, (acc * _gelu_gate(acc)).to(act_ptr.dtype.element_ty), mask=inside)
+    elif KIND == "gelu slope":
+        acc *= _gelu_slope(tl.load(extra_ptr + out, mask=inside, other=0.0).to(tl.float32))
+        tl.store(y_ptr + out, acc.to(y_ptr.dtype.element_ty), mask=inside)
+        tl.store(sums_ptr + (s * tl.cdiv(M, BM) + m) * N + col, tl.sum(acc, axis=0))
+    else:
+        tl.store(y_ptr + out, acc.to(y_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _weight_gradient(
+    dy_ptr, x_ptr, g_ptr, P, LAYER, S, M: tl.constexpr,
+    N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
+    tile, batch = tl.program_id(0), tl.program_id(1)
+    layer, s = batch // S, batch % S
+    col_n = tile // (K // BK) * BN + tl.arange(0, BN)
+    col_k = tile % (K // BK) * BK + tl.arange(0, BK)
+    row = tl.arange(0, BM)
+    first = batch.to(tl.int64) * M
+    dy_at = dy_ptr + (first + row)[:, None] * N + col_n[None, :]
+    x_at = x_ptr + (first + row)[:, None] * K + col_k[None, :]
+    acc = tl.zeros((BN, BK), tl.float32)
+    for m in range(0, M, BM):
+        inside = (m + row)[:, None] < M
+        dy = tl.load(dy_at, mask=inside, other=0.0)
+        acc = tl.dot(tl.trans(dy), tl.load(x_at, mask=inside, other=0.0), acc, input_precision="ieee")
+        dy_at += BM * N
+        x_at += BM * K
+    at = s.to(tl.int64) * P + layer * LAYER + col_n[:, None] * K + col_k[None, :]
+    tl.store(g_ptr + at, acc)
+
+
+# Rows, columns and depth of a tile, warps, stages: chosen on an H200 by benchmarks/training_kernels.py.
+TILES = {
+    "": (128, 128, 64, 8, 3),
+    "residual": (128, 128, 64, 8, 3),
+    "gelu": (128, 128, 64, 8, 3),
+    "gelu slope": (128, 128, 64, 8, 3),
+}
+GRADIENT_TILE = (128, 128, 64, 8, 3)  # columns of dy, columns of x, rows, warps, stages
+
+
+def linear(
+    x: Tensor,  # [S, M, K]
+    weight: Tensor,  # [S, N, K], or [S, K, N] when `back`: a view of the rows of [S, P]
+    bias: Tensor | None,  # [S, N]
+    out: Tensor,  # [S, M, N]
+    kind: str = "",
+    *,
+    back: bool = False,
+    extra: Tensor | None = None,
+    act: Tensor | None = None,
+    sums: Tensor | None = None,
+) -> None:
+    """out = x Wᵀ + b, or x W when `back`.
+
+    kind: 'residual' adds `extra`; 'gelu' stores the sum in `out` and its GELU in `act`; 'gelu slope' multiplies by
+    GELU'(extra) and stores the sums over blocks of rows in `sums` [S, row_blocks, N].
+    """
+    S, M, K = x.shape
+    N = out.shape[-1]
+    BM, BN, BK, warps, stages = TILES[kind]
+    BN, BK = math.gcd(N, BN), math.gcd(K, BK)
+    spare = x
+    _linear[(triton.cdiv(M, BM) * (N // BN), S)](
+        x, weight, bias if bias is not None else spare, extra if extra is not None else spare, out,
+        act if act is not None else spare, sums if sums is not None else spare, M, weight.stride(0),
+        N=N, K=K, BACK=back, KIND=kind, BM=BM, BN=BN, BK=BK, num_warps=warps, num_stages=stages,
+    )  # fmt: skip
+
+
+def weight_gradient(dy: Tensor, x: Tensor, gradient: Tensor) -> None:
+    """gradient [S, L, N, K] ← Σ_m dy[l, s, m, :] x[l, s, m, :]ᵀ. All layers at once fill the chip."""
+    L, S, M, N = dy.shape
+    K = x.shape[-1]
+    BN, BK, BM, warps, stages = GRADIENT_TILE
+    BN, BK = math.gcd(N, BN), math.gcd(K, BK)
+    _weight_gradient[((N // BN) * (K // BK), L * S)](
+        dy, x, gradient, gradient.stride(0), gradient.stride(1), S, M,
+        N=N, K=K, BN=BN, BK=BK, BM=BM, num_warps=warps, num_stages=stages,
+    )  # fmt: skip
+
+
+def row_blocks(M: int) -> int:
+    """Blocks of rows whose sums 'gelu slope' leaves."""
+    return triton.cdiv(M, TILES["gelu slope"][0])
+
+
+def dtype_of_products(device: torch.device) -> torch.dtype:
+    """bfloat16 on the GPU; Triton's interpreter on the CPU checks the same code in float32."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32

@@ -1,0 +1,142 @@
+"""Forward and backward of S stacked models by hand. Shapes: L layers, S models, M = B·T rows, W width, C chunks."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.training.config import Run
+from layerstep.training.fused import rows, update
+from layerstep.training.fused.attention import attention, attention_backward
+from layerstep.training.fused.linear import dtype_of_products, linear, row_blocks, weight_gradient
+from layerstep.training.stack import Layout
+
+
+class FusedNetwork:
+    """gradient ← ∂ loss / ∂ weights, for S models whose weights are the rows of one buffer.
+
+    Products read a bfloat16 copy of the weights; the residual stream, its gradient and every sum are float32.
+    Gradients of the weights wait until the end of the backward pass: then all layers make one launch.
+    """
+
+    def __init__(self, run: Run, layout: Layout, weights: Tensor, gradient: Tensor) -> None:
+        self.weights, self.low = weights, weights.to(dtype_of_products(weights.device))
+        self.layout = layout
+        self.heads, self.kind, self.layers = run.model.heads, run.model.attention, run.model.layers
+        self.T = 2 * (run.task.N + 1)
+        L, S, B, W = self.layers, len(weights), run.batch, run.model.width
+        M, d = B * self.T, run.task.d
+        C = rows.chunks(M)
+
+        def low(*shape: int) -> Tensor:
+            return torch.zeros(*shape, dtype=self.low.dtype, device=weights.device)
+
+        def full(*shape: int) -> Tensor:
+            return torch.zeros(*shape, device=weights.device)
+
+        # The stream before each half-block and at the end, and what the halves keep for the backward pass.
+        self.stream = full(2 * L + 1, S, M, W)
+        self.h1, self.h2, self.z = low(L, S, M, W), low(L, S, M, W), low(L, S, M, W)
+        self.qkv, self.pre, self.act = low(L, S, M, 3 * W), low(L, S, M, 4 * W), low(L, S, M, 4 * W)
+        # Gradients: of the stream (updated in place), and of every product's output, kept for the weights.
+        self.d, self.dh, self.dz = full(S, M, W), low(S, M, W), low(S, M, W)
+        self.d_mid, self.d_out, self.d_in = low(L, S, M, W), low(L, S, M, W), low(S, M, W)
+        self.dqkv, self.dpre = low(L, S, M, 3 * W), low(L, S, M, 4 * W)
+        # Partial sums over rows: of the stream's gradient (biases of out, down, read-in), of norms, of products.
+        self.stream_sums = full(2 * L + 1, S, C, W)
+        self.norm_sums = full(2, 2 * L, S, C, W)
+        self.qkv_sums, self.pre_sums = full(L, S, B, 3 * W), full(L, S, row_blocks(M), 4 * W)
+        self.embed_sums = full(S, C, d, W)
+        self.error, self.along, self.slope = full(S, B, self.T // 2), full(S, C, W), full(S, C)
+        self.g = {name: layout.view(gradient, name) for name in layout.slots if not name.startswith("blocks.")}
+        self.w = {name: layout.view(weights, name) for name in layout.slots}
+        self.p = {name: layout.view(self.low, name) for name in layout.slots}
+        names = [name.removeprefix("blocks.0.") for name in layout.slots if name.startswith("blocks.0.")]
+        self.g_layers = {name: layout.layers(gradient, name) for name in names}
+
+    def refresh(self) -> None:
+        """Copy the weights for the products, after someone else changed them."""
+        self.low.copy_(self.weights)
+
+    @torch.no_grad()
+    def __call__(
+        self, x: Float[Tensor, "S B M d"], y: Float[Tensor, "S B M"], points: Float[Tensor, "S"]
+    ) -> Float[Tensor, "S 2"]:
+        """Fill the gradient; return each model's loss, and its squared error with the longest context."""
+        self._forward(x, y)
+        self._backward(x, y, points)
+        self._weight_gradients(x, y)
+        square = self.error.square().mean(1)
+        active = torch.arange(square.shape[1], device=square.device) < points.unsqueeze(-1)
+        return torch.stack([(square * active).sum(1) / points, square[:, -1]], dim=1)
+
+    def _forward(self, x: Tensor, y: Tensor) -> None:
+        w, p, stream = self.w, self.p, self.stream
+        rows.embed(x, y, w["read_in.weight"], w["read_in.bias"], w["positions"], stream[0], self.T)
+        for i in range(self.layers):
+            b = f"blocks.{i}."
+            before, middle, after = stream[2 * i], stream[2 * i + 1], stream[2 * i + 2]
+            rows.norm(before, w[b + "norm1.weight"], w[b + "norm1.bias"], self.h1[i])
+            linear(self.h1[i], p[b + "attention.qkv.weight"], w[b + "attention.qkv.bias"], self.qkv[i])
+            attention(self.qkv[i], self.z[i], self.T, self.heads, self.kind)
+            out = p[b + "attention.out.weight"], w[b + "attention.out.bias"]
+            linear(self.z[i], *out, middle, "residual", extra=before)
+            rows.norm(middle, w[b + "norm2.weight"], w[b + "norm2.bias"], self.h2[i])
+            linear(self.h2[i], p[b + "up.weight"], w[b + "up.bias"], self.pre[i], "gelu", act=self.act[i])
+            linear(self.act[i], p[b + "down.weight"], w[b + "down.bias"], after, "residual", extra=middle)
+
+    def _backward(self, x: Tensor, y: Tensor, points: Tensor) -> None:
+        w, p, last = self.w, self.p, self.layers - 1
+        rows.head(
+            self.stream[-1], y, points, w["norm.weight"], w["norm.bias"], w["read_out.weight"], w["read_out.bias"],
+            self.error, self.d, self.d_out[last], self.along, self.slope, self.stream_sums[-1], self.T,
+        )  # fmt: skip
+        for i in reversed(range(self.layers)):
+            b = f"blocks.{i}."
+            linear(
+                self.d_out[i], p[b + "down.weight"], None, self.dpre[i], "gelu slope",
+                back=True, extra=self.pre[i], sums=self.pre_sums[i],
+            )  # fmt: skip
+            linear(self.dpre[i], p[b + "up.weight"], None, self.dh, back=True)
+            self._norm_backward(2 * i + 1, w[b + "norm2.weight"], self.d_mid[i])
+            linear(self.d_mid[i], p[b + "attention.out.weight"], None, self.dz, back=True)
+            attention_backward(self.qkv[i], self.dz, self.dqkv[i], self.qkv_sums[i], self.T, self.heads, self.kind)
+            linear(self.dqkv[i], p[b + "attention.qkv.weight"], None, self.dh, back=True)
+            self._norm_backward(2 * i, w[b + "norm1.weight"], self.d_out[i - 1] if i else self.d_in)
+
+    def _norm_backward(self, j: int, weight: Tensor, low: Tensor) -> None:
+        """Through the norm in front of half-block j, into the stream's gradient."""
+        dw, db = self.norm_sums[0, j], self.norm_sums[1, j]
+        rows.norm_backward(self.stream[j], self.dh, weight, self.d, low, dw, db, self.stream_sums[j])
+
+    def _weight_gradients(self, x: Tensor, y: Tensor) -> None:
+        g, layers, w = self.g, self.g_layers, self.w
+        weight_gradient(self.dqkv, self.h1, layers["attention.qkv.weight"])
+        weight_gradient(self.d_mid, self.z, layers["attention.out.weight"])
+        weight_gradient(self.dpre, self.h2, layers["up.weight"])
+        weight_gradient(self.d_out, self.act, layers["down.weight"])
+        for name, sums in {
+            "norm1.weight": self.norm_sums[0, ::2],
+            "norm1.bias": self.norm_sums[1, ::2],
+            "norm2.weight": self.norm_sums[0, 1::2],
+            "norm2.bias": self.norm_sums[1, 1::2],
+            "attention.qkv.bias": self.qkv_sums,
+            "attention.out.bias": self.stream_sums[1::2],
+            "up.bias": self.pre_sums,
+            "down.bias": self.stream_sums[2::2],
+        }.items():
+            torch.sum(sums, dim=2, out=layers[name].transpose(0, 1))
+        rows.embed_gradient(x, y, self.d, self.embed_sums, self.T)
+        torch.sum(self.embed_sums, dim=1, out=g["read_in.weight"].transpose(1, 2))
+        torch.sum(self.stream_sums[0], dim=1, out=g["read_in.bias"])
+        torch.sum(self.d.unflatten(1, (-1, self.T)), dim=1, out=g["positions"])
+        along, slope = self.along.sum(1), self.slope.sum(1, keepdim=True)
+        read_out = w["read_out.weight"].squeeze(1)
+        torch.mul(along, read_out, out=g["norm.weight"])
+        torch.mul(slope, read_out, out=g["norm.bias"])
+        g["read_out.weight"].squeeze(1).copy_(along * w["norm.weight"] + slope * w["norm.bias"])
+        g["read_out.bias"].copy_(slope)
+
+    def update(self, w: Tensor, g: Tensor, m: Tensor, v: Tensor, numbers: Tensor) -> None:
+        update.adamw(w, g, m, v, self.low, numbers)

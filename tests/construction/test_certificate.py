@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -144,6 +145,7 @@ def test_predicting_zero_is_as_good_as_the_trivial_bound():
 # ---------------------------------------------------------------- low precision
 
 
+@pytest.mark.filterwarnings("ignore:rounding at u")
 @pytest.mark.parametrize(("scheme", "most"), [("compact", 5e-4), ("exact", 2e-2)])
 def test_float32_errs_a_little_and_its_bound_says_how_much(scheme, most):
     """The exact scheme takes differences of reads and amplifies their rounding by N / lam; the compact does not."""
@@ -159,6 +161,20 @@ def test_float32_errs_a_little_and_its_bound_says_how_much(scheme, most):
         error = abs(prediction.value.numpy() - exact)
         assert error <= prediction.bound.numpy()
         assert error < most
+
+
+def test_a_guarantee_that_rounding_exceeds_warns():
+    setting = {"B_x": 1.0, "B_y": 3.0, "error": 0.01}
+    with pytest.warns(UserWarning, match=r"rounding at u = 6e-08 may add 0\.0\d+, more than the guaranteed 0\.0099"):
+        construct(5, 40, 1.0, 0.0025, **setting, scheme="exact", dtype=torch.float32)
+    with pytest.warns(UserWarning, match="rounding at u = 6e-08"):
+        construct(2, 10, 1.0, 2.0, **setting | {"error": 0.5}, scheme="paper", dtype=torch.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        construct(5, 40, 1.0, 0.0025, **setting, scheme="compact", dtype=torch.float32)
+        for scheme in ("compact", "exact"):
+            construct(5, 40, 1.0, 0.0025, **setting, scheme=scheme)
+        construct(2, 10, 1.0, 2.0, **setting | {"error": 0.5}, scheme="paper")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])

@@ -31,10 +31,10 @@ from layerstep.construction.scheme import Blocks, SinkScheme
 class Compact(SinkScheme):
     """|out - f*(q)| <= B_norm/2 [phi / √(1 - δ) + δ / (1 - δ) + δ (1 + phi) / √(1 - δ)], δ = N / a.
 
-    B_norm = |y| / √lam. Proof. With G² = a / (a + D) the iteration matrix G² K + lam I is similar to G K G + lam I, whose spectrum
-    is in [lam, lam + N]. Truncation costs phi max_t √t / (t + lam) |G^-1 y| = phi B_norm / (2 √(1 - δ)). The fixed
-    point w~ has (K + lam I)(w~ - w*) = (I - G²) K w~ with |K w~| <= |y| / (1 - δ), the second term. The read-out
-    multiplies by a / (a + D_q), the third.
+    B_norm = |y| / √lam. Proof. With G² = a / (a + D) the iteration matrix G² K + lam I is similar to G K G + lam I,
+    whose spectrum is in [lam, lam + N]. Truncation costs phi max_t √t / (t + lam) |G^-1 y| = phi B_norm / 2√(1 - δ).
+    The fixed point w~ has (K + lam I)(w~ - w*) = (I - G²) K w~ with |K w~| <= |y| / (1 - δ): the second term. The
+    read-out multiplies by a / (a + D_q): the third.
     """
 
     @staticmethod
@@ -46,6 +46,10 @@ class Compact(SinkScheme):
     def interval(N: int, lam: float) -> tuple[float, float]:
         """The eigenvalues of K + lam I, for any n <= N points."""
         return lam, lam + N
+
+    def rounding(self, u: float) -> float:
+        """u hi / lo: noise in the residual is amplified by 1 / lo. Measured errors stay below."""
+        return u * self.steps.hi / self.steps.lo
 
     def blocks(self) -> Blocks:
         stream, v = self.stream, self.v

@@ -83,14 +83,28 @@ def construct(
             "Ask for a larger error, or use float32 or float64.",
         )
     network = Construction(made, arguments).to(device=device, dtype=dtype)
-    certificate = network.certificate
-    if certificate.vacuous and (eps is not None or error is not None):
-        warnings.warn(
-            f"the bound {certificate.bound:.3g} says nothing: predicting 0 has error at most "
-            f"{certificate.trivial:.3g}. Ask for a smaller error. Bounds of single predictions still hold.",
-            stacklevel=2,
-        )
+    if eps is not None or error is not None:
+        _warn(network, u)
     return network
+
+
+def _warn(network: Construction, u: float) -> None:
+    """Say when a guarantee that was asked for is empty, or drowned by rounding."""
+    bound, trivial = network.certificate.bound, network.certificate.trivial
+    rounding = network.scheme.rounding(u)
+    hold = "Bounds of single predictions still hold."
+    if bound is not None and trivial is not None and bound >= trivial:
+        warnings.warn(
+            f"the bound {bound:.3g} says nothing: predicting 0 has error at most {trivial:.3g}. "
+            f"Ask for a smaller error. {hold}",
+            stacklevel=3,
+        )
+    if bound is not None and rounding > bound:
+        warnings.warn(
+            f"rounding at u = {u:.1g} may add {rounding:.2g}, more than the guaranteed {bound:.3g}. "
+            f"Use float64. {hold}",
+            stacklevel=3,
+        )
 
 
 def _sink_scheme(

@@ -126,6 +126,10 @@ class Paper(Scheme):
     def promised(self, y: Tensor) -> float:
         return self.bound()
 
+    def rounding(self, u: float) -> float:
+        """The bound times u delta² N² / eps: squares on [-delta, delta] have a floor of u delta² where eps / N² is meant."""
+        return self.bound() * u * (self.B_w + self.B_alpha) ** 2 * self.N**2 / self.eps
+
     def demands(self, x: Tensor, y: Tensor, xq: Tensor) -> list[Precondition]:
         # A point on the sphere |x| = B_x may have been rounded outwards.
         largest_y = float(y.abs().max()) if y.numel() else 0.0

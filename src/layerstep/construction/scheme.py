@@ -57,6 +57,10 @@ class Scheme(ABC):
     def promised(self, y: Tensor) -> float | None:
         """The a-priori bound for these labels."""
 
+    @abstractmethod
+    def rounding(self, u: float) -> float:
+        """About the error that unit roundoff u adds to a prediction; the theorems know exact arithmetic only."""
+
     def demands(self, x: Tensor, y: Tensor, xq: Tensor) -> list[Precondition]:
         """What a prompt must meet, beyond its shapes."""
         return []

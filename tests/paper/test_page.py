@@ -22,7 +22,7 @@ def refuse(config):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     """A small page, with one artefact that cannot be made."""
-    chapters = (
+    chapters = [
         ("solvers", tuple(
             dataclasses.replace(convergence.artefact(law), config={"setting": law, "sequences": 4})
             for law in ("sphere", "uniform")
@@ -31,9 +31,9 @@ def report(tmp_path_factory):
             dataclasses.replace(noise.ARTEFACT, config={"sequences": 32, "bootstrap": 20, "seed": 1}),
             dataclasses.replace(noise.ARTEFACT, name="broken", compute=refuse),
         )),
-    )  # fmt: skip
+    ]  # fmt: skip
     patch = pytest.MonkeyPatch()
-    patch.setattr(module, "CHAPTERS", chapters)
+    patch.setattr(module, "chapters", lambda: chapters)
     folder = tmp_path_factory.mktemp("report")
     first = reproduce(folder)
     second = reproduce(folder)

@@ -17,7 +17,7 @@ def run(out: Path = Path("report"), json: bool = False) -> None:
 
     from rich.console import Console
 
-    from layerstep.paper import reproduce
+    from layerstep.paper.report import reproduce
 
     console = Console(stderr=True)
     with console.status("looking at what exists") as status:

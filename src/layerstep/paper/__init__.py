@@ -1,5 +1,13 @@
 """The paper's experiments as values, its figures and tables, and the page that shows them beside ours."""
 
-from layerstep.paper.report import Report, reproduce
+from typing import Any
 
 __all__ = ["Report", "reproduce"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:  # figures and page need matplotlib and jinja2; runs and predictions do not
+        raise AttributeError(f"layerstep.paper has no {name!r}")
+    from layerstep.paper import report
+
+    return getattr(report, name)

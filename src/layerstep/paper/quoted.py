@@ -23,6 +23,10 @@ NOISE_TABLE: dict[str, dict[str, tuple[float, ...]]] = {
     },
 }
 
+#: R² of the best-matching Richardson step against the layer (layers 2..10), and layers of 12 that Richardson wins.
+BEST_STEP_R2 = {"sphere": 0.976, "arccos1": 0.9275}
+LAYERS_WON = {"sphere": 11, "arccos1": 7}
+
 #: "κ ≈ 3,000" and "κ ≈ 10,000" (depth ablation).
 KAPPA = {"sphere": 3_000, "sphere-v2": 10_000}
 

@@ -9,19 +9,25 @@ from pathlib import Path as FilePath
 
 from layerstep.errors import LayerstepError
 from layerstep.files import write_text
-from layerstep.paper import cg_precision, conditioning, convergence, noise, written
+from layerstep.paper import cg_precision, conditioning, convergence, noise, trained, trained_noise, written
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.page import Section, render
 from layerstep.paper.quoted import Row
 
 LAWS = ("sphere", "uniform", "gaussian")
 
-#: The story of the page: chapters, and the artefacts each shows.
-CHAPTERS: tuple[tuple[str, tuple[Artefact, ...]], ...] = (
-    ("construction", (written.WALK, written.SCHEMES)),
-    ("solvers", (*(convergence.artefact(law) for law in LAWS), conditioning.ARTEFACT, cg_precision.ARTEFACT)),
-    ("noise", (noise.ARTEFACT,)),
-)
+
+def chapters() -> list[tuple[str, list[Artefact]]]:
+    """The story of the page: its chapters, and the artefacts each shows. Trained models appear as they come."""
+    models = trained.available()
+    solvers = [*(convergence.artefact(law) for law in LAWS), conditioning.ARTEFACT, cg_precision.ARTEFACT]
+    under_noise = [trained_noise.artefact(models)] if set(models) & set(trained_noise.COLUMNS) else []
+    return [
+        ("construction", [written.WALK, written.SCHEMES]),
+        ("solvers", solvers),
+        ("models", [artefact for name in models for artefact in trained.artefacts(name)]),
+        ("noise", [noise.ARTEFACT, *under_noise]),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +52,7 @@ def reproduce(out: str | FilePath = "report", *, progress: Callable[[str], None]
     made, found, failed = [], [], {}
     sections: list[Section] = []
     rows: list[Row] = []
-    for chapter, artefacts in CHAPTERS:
+    for chapter, artefacts in chapters():
         for artefact in artefacts:
             result: Data | None = artefact.load(folder)
             if result is not None:

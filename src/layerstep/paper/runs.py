@@ -8,8 +8,8 @@ from pathlib import Path as FilePath
 from layerstep.paper.settings import SETTINGS
 from layerstep.training import PRESETS, Run
 
-#: Where trained models, their probes and their predictions are kept.
-MODELS = FilePath("results") / "models"
+#: Where trained models, their probes and their predictions are kept: in the clone, beside the code.
+MODELS = FilePath(__file__).parents[3] / "results" / "models"
 
 
 @dataclass(frozen=True, kw_only=True)

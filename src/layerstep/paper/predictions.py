@@ -1,0 +1,99 @@
+"""What a trained model answers on the evaluation prompts: enough for every figure, and a thousandth of its weights.
+
+Needs torch, numpy and safetensors only, so that it can run where the model was trained.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from layerstep.errors import FileError
+from layerstep.files import provenance, write_aside
+from layerstep.measurement import Probes, probe
+from layerstep.paper.quoted import SIGMA_TEST
+from layerstep.paper.settings import SETTINGS, evaluation_prompts
+from layerstep.tasks import Path
+from layerstep.training import GPT
+
+FILE = "predictions.safetensors"
+#: Sequences of the noise sweep: with 256 the ratio at the largest noise has a standard deviation of 0.7.
+NOISE_SEQUENCES = 2048
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predictions:
+    """layers: the path of the probes on the 256 evaluation prompts; head: the model's own prediction on them;
+    noise: the head at n = N for every level of SIGMA_TEST on 2,048 prompts."""
+
+    layers: Path
+    head: Float[Tensor, "B N"]
+    noise: Float[Tensor, "level sequence"]
+    facts: dict[str, Any]
+
+    def save(self, folder: FilePath) -> FilePath:
+        tensors = {"layers": self.layers.values, "head": self.head, "noise": self.noise}
+        tensors = {name: value.to("cpu", torch.float32).contiguous() for name, value in tensors.items()}
+        with write_aside(folder / FILE) as aside:
+            save_file(tensors, aside, metadata={"layerstep": json.dumps(self.facts)})
+        return folder / FILE
+
+    @staticmethod
+    def load(folder: FilePath) -> Predictions:
+        file = folder / FILE
+        try:
+            with safe_open(file, framework="pt") as opened:
+                facts = json.loads(opened.metadata()["layerstep"])
+                layers, head, noise = (opened.get_tensor(name).double() for name in ("layers", "head", "noise"))
+        except (OSError, SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+            raise FileError(
+                f"{file} holds no predictions ({error}). `layerstep reproduce` makes them again."
+            ) from error
+        path = Path(layers, torch.arange(len(layers)).double(), "transformer")
+        return Predictions(layers=path, head=head, noise=noise, facts=facts)
+
+
+@torch.no_grad()
+def noise_sweep(model: GPT, setting: str, sequences: int, batch: int = 256) -> Float[Tensor, "level sequence"]:
+    """The model's prediction at n = N: the same inputs, functions and noise draws, the draws scaled to each level."""
+    prompts, sigma = evaluation_prompts(setting, sequences), SETTINGS[setting].sigma
+    levels = []
+    for level in SIGMA_TEST:
+        scaled = prompts.scale_noise(level / sigma)
+        levels.append(torch.cat([model(scaled[i : i + batch])[:, -1].cpu() for i in range(0, sequences, batch)]))
+    return torch.stack(levels)
+
+
+@torch.no_grad()
+def predict(
+    model: GPT,
+    setting: str,
+    *,
+    probes: Probes | None = None,
+    prompts: int = 38_400,
+    sequences: int = NOISE_SEQUENCES,
+    progress: Callable[[float], None] | None = None,
+) -> tuple[Predictions, Probes]:
+    """Fit probes on `prompts` fresh prompts (unless given) and read everything the figures need off `model`."""
+    if probes is None:
+        probes = probe(model, SETTINGS[setting], prompts=prompts, seed=1, label="transformer", progress=progress)
+    evaluation = evaluation_prompts(setting)
+    facts = {"setting": setting, "probes": probes.facts, "provenance": provenance(str(model.positions.device))}
+    return (
+        Predictions(
+            layers=probes.path(evaluation),
+            head=model(evaluation)[:, 1:].cpu(),
+            noise=noise_sweep(model, setting, sequences),
+            facts=facts,
+        ),
+        probes,
+    )

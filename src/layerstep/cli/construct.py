@@ -64,7 +64,7 @@ def run(
     from layerstep.construction import construct
     from layerstep.construction import export as export_to
     from layerstep.construction import save as save_to
-    from layerstep.errors import InputError, require_count
+    from layerstep.errors import require_count
 
     require_count(0, sample=sample)
     prompts: list[tuple[Any, Any, Any]] = []
@@ -92,13 +92,8 @@ def run(
         rho=rho,
         heads=heads,
     )
-    refusal = None
-    try:
-        network.blocks  # noqa: B018  a network too wide to build says so here
-    except InputError as reason:
-        if csv is not None or save is not None or export is not None:
-            raise
-        refusal, sample = str(reason), 0
+    if not network.is_built and csv is None and save is None and export is None:
+        sample = 0  # its certificate is all there is to show
     if csv is None and sample:
         prompts = sampled_prompts(network, sample, seed)
     runs = [run_prompt(network, *prompt) for prompt in prompts]
@@ -106,10 +101,10 @@ def run(
         if target is not None:
             write(network, target)
     if json:
-        report = {"certificate": network.certificate.to_dict(), "refusal": refusal, "runs": runs}
+        report = {"certificate": network.certificate.to_dict(), "is_built": network.is_built, "runs": runs}
         print(json_module.dumps(report, indent=1))
         return
-    _print(network, runs, refusal)
+    _print(network, runs)
 
 
 def read_prompt(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -187,7 +182,7 @@ def run_prompt(network: Any, x: Any, y: Any, xq: Any) -> list[dict[str, float]]:
     return [{name: column[query].item() for name, column in columns.items()} for query in range(len(xq))]
 
 
-def _print(network: Any, runs: list[list[dict[str, float]]], refusal: str | None) -> None:
+def _print(network: Any, runs: list[list[dict[str, float]]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -200,8 +195,8 @@ def _print(network: Any, runs: list[list[dict[str, float]]], refusal: str | None
     for row in network.certificate.rows():
         certificate.add_row(*row)
     console.print(certificate)
-    if refusal is not None:
-        console.print(refusal, soft_wrap=True)
+    if not network.is_built:
+        console.print("It is too large to build: certified, not built.")
     if not runs:
         return
     predictions = Table(title="predictions, and what their bounds are made of", box=box.SIMPLE, padding=(0, 1, 0, 0))

@@ -48,7 +48,7 @@ class Compact(SinkScheme):
         return lam, lam + N
 
     def rounding(self, u: float) -> float:
-        """u hi / lo: noise in the residual is amplified by 1 / lo. Measured errors stay below."""
+        """u hi / lo: noise in the residual is amplified by 1 / lo."""
         return u * self.steps.hi / self.steps.lo
 
     def blocks(self) -> Blocks:

@@ -83,7 +83,7 @@ def construct(
             "Ask for a larger error, or use float32 or float64.",
         )
     network = Construction(made, arguments).to(device=device, dtype=dtype)
-    if eps is not None or error is not None:
+    if (eps is not None or error is not None) and network.is_built:
         _warn(network, u)
     return network
 
@@ -102,7 +102,7 @@ def _warn(network: Construction, u: float) -> None:
     if bound is not None and rounding > bound:
         warnings.warn(
             f"rounding at u = {u:.1g} may add {rounding:.2g}, more than the guaranteed {bound:.3g}. "
-            f"Use float64. {hold}",
+            f"{'Use float64' if u > 1e-15 else 'Ask for less'}. {hold}",
             stacklevel=3,
         )
 

@@ -57,7 +57,7 @@ class Exact(SinkScheme):
         return lam / (rho + N), max((D_i + lam) / (D_i + rho) for D_i in (1, N))
 
     def rounding(self, u: float) -> float:
-        """16 u hi / lo: as the compact scheme, and differences of reads lose another digit. Measured errors stay below."""
+        """16 u hi / lo: noise in the residual is amplified by 1 / lo, and differences of reads lose another digit."""
         return 16 * u * self.steps.hi / self.steps.lo
 
     def blocks(self) -> Blocks:

@@ -44,14 +44,19 @@ class Construction(nn.Module):
         self.certificate = scheme.certificate(counts)
 
     def __getattr__(self, name: str) -> Any:
-        # Submodules are found here; "blocks" is missing from a network that was certified but not built.
-        if name == "blocks" and name not in self._modules and "certificate" in self.__dict__:
+        # Submodules are found here; a network that was certified but not built has no blocks.
+        if name == "blocks" and "certificate" in self.__dict__ and not self.is_built:
             raise InputError(
                 f"this network has {self.depth:,} blocks of width {self.width:,} and needs "
                 f"{8 * self.certificate.stored:.2g} bytes of weights: it is certified, not built. "
                 'Ask for a larger eps or error, or use scheme="compact".'
             )
         return super().__getattr__(name)
+
+    @property
+    def is_built(self) -> bool:
+        """False for a network too large to build, which has its certificate only."""
+        return "blocks" in self._modules
 
     @property
     def depth(self) -> int:

@@ -127,7 +127,7 @@ class Paper(Scheme):
         return self.bound()
 
     def rounding(self, u: float) -> float:
-        """The bound times u delta² N² / eps: squares on [-delta, delta] have a floor of u delta² where eps / N² is meant."""
+        """The bound times u delta² N² / eps: squares on [-delta, delta] have a floor u delta², and may err by eps / N²."""
         return self.bound() * u * (self.B_w + self.B_alpha) ** 2 * self.N**2 / self.eps
 
     def demands(self, x: Tensor, y: Tensor, xq: Tensor) -> list[Precondition]:

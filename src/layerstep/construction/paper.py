@@ -127,7 +127,7 @@ class Paper(Scheme):
         return self.bound()
 
     def rounding(self, u: float) -> float:
-        """The bound times u delta² N² / eps: squares on [-delta, delta] have a floor u delta², and may err by eps / N²."""
+        """The bound times u delta² N² / eps: where a square may err by eps / N² it has, on [-delta, delta], a floor u delta²."""
         return self.bound() * u * (self.B_w + self.B_alpha) ** 2 * self.N**2 / self.eps
 
     def demands(self, x: Tensor, y: Tensor, xq: Tensor) -> list[Precondition]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from construction.cases import KINDS, kernel, system, worked_example
-from layerstep.construction import construct, convergence_data
+from layerstep.construction import certificate, construct, convergence_data
 from layerstep.construction.certificate import certify
 from layerstep.errors import InputError
 from layerstep.tasks import Prompts, Task, sample
@@ -88,6 +88,14 @@ def test_the_bound_is_attained():
     x, xq, y = torch.zeros(9, 1).double(), torch.zeros(1, 1).double(), torch.ones(9).double()
     prediction = certify(x, y, xq, torch.zeros(9).double(), torch.zeros(1).double(), 1.0, 9.0)
     assert prediction.bound.item() == pytest.approx(0.5, rel=1e-12)  # f* = 9 / (9 + 9)
+
+
+def test_the_bound_is_the_same_in_pieces(monkeypatch):
+    problem = system(20, 2, 1.0, 0.1, M=7)
+    arguments = (*problem.tensors(), torch.ones(20).double(), torch.zeros(7).double(), 1.0, 0.1)
+    whole = certify(*arguments)
+    monkeypatch.setattr(certificate, "_ENTRIES", 50)
+    torch.testing.assert_close(certify(*arguments).bound, whole.bound, rtol=1e-12, atol=0)
 
 
 def test_worked_example():
@@ -246,6 +254,7 @@ def test_arguments_are_refused_in_words(change, message):
         ((np.zeros((3, 1)), np.zeros(3), np.zeros((1, 2))), r"x.shape = \[3, 1\]"),
         ((np.zeros((3, 2)), np.zeros(4), np.zeros((1, 2))), r"y.shape = \[4\]"),
         ((np.zeros((3, 2)), np.zeros(3), np.zeros((1, 3))), r"xq.shape = \[1, 3\]"),
+        ((np.zeros((3, 2)), np.zeros(3), np.zeros((0, 2))), "one query or more"),
         ((np.full((3, 2), np.nan), np.zeros(3), np.zeros((1, 2))), "NaN"),
         ((np.zeros((3, 2)), np.array([1, 2, np.inf]), np.zeros((1, 2))), "y = 1 values"),
     ],

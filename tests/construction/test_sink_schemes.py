@@ -213,7 +213,7 @@ def test_the_path_of_the_exact_network_is_preconditioned_richardson(heads):
 
 
 @variants
-def test_a_path_is_the_prediction_of_every_prefix(variant):
+def test_a_path_is_the_prediction_of_every_prefix(variant, monkeypatch):
     prompts = sample(Task(N=6, d=2), 3, seed=1)
     network = construct(2, 10, 1.0, 0.0025, L=9, **variant)
     path = network.path(prompts)
@@ -221,6 +221,7 @@ def test_a_path_is_the_prediction_of_every_prefix(variant):
         for b in range(3):
             one = network.predict(prompts.x[b, :n], prompts.y[b, :n], prompts.x[b, n : n + 1])
             torch.testing.assert_close(path.at(9)[b, n - 1], one.value[0], rtol=1e-12, atol=1e-12)
+    monkeypatch.setattr("layerstep.construction.network._EXPANDED", 1)  # one sequence at a time
     some = network.path(prompts, stages=[2, 9], contexts=[3, 6])
     assert some.contexts.tolist() == [3, 6]
     torch.testing.assert_close(some.values, path.values[[2, 9]][..., [2, 5]], rtol=1e-12, atol=1e-12)

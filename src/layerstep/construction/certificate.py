@@ -14,6 +14,8 @@ from torch import Tensor
 from layerstep.errors import InputError
 from layerstep.tasks.kernels import gaussian
 
+_ENTRIES = 2**22  # of a kernel matrix, held at a time
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -112,8 +114,8 @@ class Prediction:
     """value [M] and bound [M]: |value - exact KRR| <= bound = iteration + readout + arithmetic, for this prompt.
 
     iteration: the system that was not solved to the end, c_q |y - (K + lam I) w|. readout: |value - k_q·w|.
-    arithmetic: rounding in the evaluation of these two. `promised` [M] is the a-priori bound with this prompt's
-    own labels, None where no theorem covers it.
+    arithmetic: rounding in the evaluation of these two. `promised` is the a-priori bound with this prompt's own
+    labels, None where no theorem covers it.
     """
 
     value: Float[Tensor, "M"]
@@ -139,25 +141,40 @@ def certify(
     Holds for any w and any value, whatever network or precision they came from: w - w* = -(K + lam I)^-1 r with the
     residual r, and |(K + lam I)^-1 k_q| <= c_q since k_q = K^{1/2} h with |h| <= 1. Evaluated in float64.
     """
-    x, y, xq, w = (tensor.to("cpu", torch.float64) for tensor in (x, y, xq, w))
-    out = value.to("cpu", torch.float64)
-    n, d = x.shape
+    x, y, xq, w, out = (tensor.to("cpu", torch.float64) for tensor in (x, y, xq, w, value))
+    (n, d), size = x.shape, w.abs()
     u = torch.finfo(torch.float64).eps / 2
-    K, k_q = gaussian(x, x, v), gaussian(xq, x, v)
-    residual = y - (K @ w + lam * w)
-    c_q = (k_q.norm(dim=1) / math.sqrt(lam)).clamp(max=0.5) / math.sqrt(lam)
-    iteration = c_q * residual.norm()
-    readout = (out - k_q @ w).abs()
+    coefficients = torch.stack([w, size], dim=1)
+    (K_w, K_size), _ = _kernel_times(x, x, v, coefficients)
+    (k_w, k_size), k_norm = _kernel_times(xq, x, v, coefficients)
+    c_q = (k_norm / math.sqrt(lam)).clamp(max=0.5) / math.sqrt(lam)
+    iteration = c_q * (y - K_w - lam * w).norm()
+    readout = (out - k_w).abs()
     # A kernel value exp(-t) carries the relative error of t, (d + 6) u, as the absolute error (d + 6) u t exp(-t)
     # <= (d + 6) u / e; a sum of n terms adds n u of the sum of their sizes, and each product another u or two.
-    size = w.abs()
     kernel_error = (d + 6) / math.e * size.sum()
-    in_residual = (n + 4) * (K @ size + lam * size) + kernel_error + 2 * y.abs()
-    in_readout = (n + 4) * (k_q @ size) + kernel_error + out.abs()
-    arithmetic = u * (c_q * in_residual.norm() + in_readout + (n + 8) * (iteration + readout))
-    # Twice the first-order rounding bound covers its own rounding and the higher orders.
-    arithmetic = 2 * arithmetic
-    bound = iteration + readout + arithmetic
+    in_residual = (n + 4) * (K_size + lam * size) + kernel_error + 2 * y.abs()
+    in_readout = (n + 4) * k_size + kernel_error + out.abs()
+    first_order = u * (c_q * in_residual.norm() + in_readout + (n + 8) * (iteration + readout))
+    arithmetic = 2 * first_order  # which covers the rounding of this line and the higher orders
     return Prediction(
-        value=value, bound=bound, iteration=iteration, readout=readout, arithmetic=arithmetic, promised=promised
+        value=value,
+        bound=iteration + readout + arithmetic,
+        iteration=iteration,
+        readout=readout,
+        arithmetic=arithmetic,
+        promised=promised,
     )
+
+
+def _kernel_times(
+    x: Float[Tensor, "m d"], z: Float[Tensor, "n d"], v: float, right: Float[Tensor, "n r"]
+) -> tuple[Float[Tensor, "r m"], Float[Tensor, "m"]]:
+    """K(x, z) times `right`, transposed, and the norms of the rows of K, some rows at a time."""
+    rows = max(1, _ENTRIES // max(1, len(z)))
+    products, norms = [right.new_zeros(0, right.shape[1])], [right.new_zeros(0)]
+    for piece in x.split(rows):
+        K = gaussian(piece, z, v)
+        products.append(K @ right)
+        norms.append(K.norm(dim=1))
+    return torch.cat(products).T, torch.cat(norms)

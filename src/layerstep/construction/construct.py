@@ -43,9 +43,10 @@ def construct(
 ) -> Construction:
     """A transformer that predicts with f*(q) = k_q·(K + lam I)^-1 y, K the Gaussian kernel of bandwidth v.
 
-    d, N: dimension and number of examples. lam: the ridge (the paper's lam_0 N). Every |x| <= B_x, |y_i| <= B_y.
-    Give one of `error`, the guaranteed distance to f*; `eps`, the theorem's tolerance (paper scheme, error
-    C_sys eps); `L`, a number of iterations, whatever that guarantees.
+    d, N: dimension and number of examples. lam: the ridge (the paper's lam_0 N). Every |x| <= B_x, which the paper's
+    scheme needs and the others do not; every |y_i| <= B_y, which they need for a guarantee. Give one of `error`, the
+    guaranteed distance to f*; `eps`, the theorem's tolerance (paper scheme, error C_sys eps); `L`, a number of
+    iterations, whatever that guarantees.
 
     scheme   "paper": the theorem's network, 2L + 5 blocks. "exact": the row-sum preconditioned iteration without
              approximation. "compact": the smallest, without preconditioner.
@@ -93,7 +94,7 @@ def _warn(network: Construction, u: float) -> None:
     bound, trivial = network.certificate.bound, network.certificate.trivial
     rounding = network.scheme.rounding(u)
     hold = "Bounds of single predictions still hold."
-    if bound is not None and trivial is not None and bound >= trivial:
+    if network.certificate.vacuous:
         warnings.warn(
             f"the bound {bound:.3g} says nothing: predicting 0 has error at most {trivial:.3g}. "
             f"Ask for a smaller error. {hold}",

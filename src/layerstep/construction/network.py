@@ -19,7 +19,8 @@ from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
 
 # Many prompts are run in pieces whose attention weights stay in a processor's cache.
 _CACHE = 2**22
-# Networks that need more than this are certified, not built.
+_EXPANDED = 2**24
+# Networks that need more than so many bytes are certified, not built.
 LARGEST = 2**31
 
 
@@ -124,18 +125,25 @@ class Construction(nn.Module):
         self.require_prompts(prompts.x[:, :-1].flatten(0, 1), prompts.y[:, :-1].flatten(), prompts.x[:, -1], n)
 
         B, most = prompts.B, int(n.max())
-        counts = n.repeat(B)  # sequence first, context second
-        x = prompts.x[:, None, :most].expand(-1, len(n), -1, -1).flatten(0, 1)
-        y = prompts.y[:, None, :most].expand(-1, len(n), -1).flatten(0, 1)
-        xq = prompts.x[:, n].flatten(0, 1)[:, None]
         kept = {int(stage): index for index, stage in enumerate(stages)}
-        values = torch.empty(len(kept), B * len(n), dtype=self.dtype)
-        for piece, run in self.pieces(x, y, xq, counts):
-            for stage in run.iterate():
-                if stage in kept:
-                    values[kept[stage], piece] = run.read_out()[self.stream.row("y"), :, 0].cpu()
+        values = torch.empty(len(kept), B, len(n), dtype=self.dtype)
+        # A prompt for every prefix is N times the data: so many sequences at a time.
+        group = max(1, _EXPANDED // (len(n) * most * prompts.d))
+        for first in range(0, B, group):
+            x, y = prompts.x[first : first + group], prompts.y[first : first + group]
+            for piece, run in self.pieces(
+                x[:, None, :most].expand(-1, len(n), -1, -1).flatten(0, 1),
+                y[:, None, :most].expand(-1, len(n), -1).flatten(0, 1),
+                x[:, n].flatten(0, 1)[:, None],
+                n.repeat(len(x)),
+            ):
+                begin = first * len(n) + piece.start
+                for stage in run.iterate():
+                    if stage in kept:
+                        out = run.read_out()[self.stream.row("y"), :, 0].cpu()
+                        values[kept[stage]].view(-1)[begin : begin + len(out)] = out
         label = f"{self.certificate.scheme} construction"
-        return Path(values.view(-1, B, len(n)), torch.tensor(list(kept), dtype=torch.float64), label, n)
+        return Path(values, torch.tensor(list(kept), dtype=torch.float64), label, n)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -181,6 +189,7 @@ class Construction(nn.Module):
         require(x.shape[1] == d, "x.shape", list(x.shape), f"[n, {d}]: n examples of dimension {d}")
         require(y.shape == (len(x),), "y.shape", list(y.shape), f"[{len(x)}], a label for every row of x")
         require(xq.shape[1] == d, "xq.shape", list(xq.shape), f"[M, {d}]: M queries of dimension {d}")
+        require(len(xq) > 0, "xq.shape", list(xq.shape), "one query or more")
         self.require_prompts(x, y, xq, torch.tensor([len(x)]))
         return x, y, xq
 

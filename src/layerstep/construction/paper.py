@@ -127,7 +127,7 @@ class Paper(Scheme):
         return self.bound()
 
     def rounding(self, u: float) -> float:
-        """The bound times u delta² N² / eps: where a square may err by eps / N² it has, on [-delta, delta], a floor u delta²."""
+        """bound u delta² N² / eps: a square on [-delta, delta] has a floor of u delta², and is allowed eps / N²."""
         return self.bound() * u * (self.B_w + self.B_alpha) ** 2 * self.N**2 / self.eps
 
     def demands(self, x: Tensor, y: Tensor, xq: Tensor) -> list[Precondition]:

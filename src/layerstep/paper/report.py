@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 
 from layerstep.errors import LayerstepError
 from layerstep.files import write_text
-from layerstep.paper import cg_precision, conditioning, convergence, noise, trained, trained_noise, written
+from layerstep.paper import cg_precision, conditioning, convergence, noise, trained, trained_noise, verdicts, written
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.page import Section, render
 from layerstep.paper.quoted import Row
@@ -26,6 +26,7 @@ def chapters() -> list[tuple[str, list[Artefact]]]:
         ("construction", [written.WALK, written.SCHEMES]),
         ("solvers", solvers),
         ("models", [artefact for name in models for artefact in trained.artefacts(name)]),
+        ("verdicts", [verdicts.artefact(models)]),
         ("noise", [noise.ARTEFACT, *under_noise]),
     ]
 

@@ -49,7 +49,7 @@ def campaign(seeds, sizes, lams, depths, M, rng):
 
 
 def test_no_bound_is_violated():
-    made, broken = campaign(1, [1, 2, 40], [1e-4, 0.1, 10.0], [1, 5, 60], 20, np.random.default_rng(0))
+    made, broken = campaign(1, [1, 2, 40], [1e-4, 0.1, 10.0], [1, 5, 30], 20, np.random.default_rng(0))
     assert made >= 3000
     assert broken == 0
 
@@ -205,6 +205,7 @@ def test_a_sink_too_large_for_the_type_is_refused():
 
 def test_a_certificate_prints_itself_and_is_json():
     network = construct(5, 40, 1.0, 0.0025, B_y=3.0, error=0.01, scheme="compact")
+    assert repr(network) == "Construction(compact: 712 blocks of width 6)"
     text = str(network.certificate)
     for words in ("712", "width", "0.009927", "weight of the sink", "n <= N training tokens"):
         assert words in text

@@ -74,8 +74,8 @@ class Construction(nn.Module):
         """The number of iterations."""
         return self.certificate.L
 
-    def extra_repr(self) -> str:
-        return f"{self.certificate.scheme}: {self.depth:,} blocks of width {self.width:,}"
+    def __repr__(self) -> str:
+        return f"Construction({self.certificate.scheme}: {self.depth:,} blocks of width {self.width:,})"
 
     def forward(self, Z: Float[Tensor, "B T D"], kinds: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         """The stream after all blocks, by the definition. `stream.embed` makes Z and kinds."""

@@ -171,6 +171,15 @@ def test_float32_errs_a_little_and_its_bound_says_how_much(scheme, most):
         assert error < most
 
 
+@pytest.mark.filterwarnings("ignore:rounding at u")
+@pytest.mark.parametrize("scheme", ["compact", "exact"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("lam", [40.0, 4.0])
+def test_bounds_hold_in_every_precision(lam, dtype, scheme):
+    network = construct(5, 40, 2.0, lam, B_y=1.0, error=0.01, scheme=scheme, dtype=dtype)
+    assert violations(network, system(40, 5, 2.0, lam, M=8)) == (0, 8)
+
+
 def test_a_guarantee_that_rounding_exceeds_warns():
     setting = {"B_x": 1.0, "B_y": 3.0, "error": 0.01}
     with pytest.warns(UserWarning, match=r"rounding at u = 6e-08 may add 0\.0\d+, more than the guaranteed 0\.0099"):

@@ -12,7 +12,7 @@ from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.quoted import NOISE_TABLE, SIGMA_TEST, Row
 from layerstep.paper.settings import SETTINGS, TITLES, evaluation_prompts
 from layerstep.paper.style import BLUE, INK, ORANGE, figure
-from layerstep.solvers.system import ridge
+from layerstep.tasks.posterior import ridge
 from layerstep.threads import one_thread
 
 LAWS = ("sphere", "uniform", "gaussian", "gaussian-1.0")

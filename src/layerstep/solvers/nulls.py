@@ -11,7 +11,8 @@ from torch import Tensor
 
 from layerstep.errors import require_positive
 from layerstep.solvers.solver import Solver
-from layerstep.solvers.system import System, ridge
+from layerstep.solvers.system import System
+from layerstep.tasks.posterior import ridge
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from layerstep.errors import require
 from layerstep.tasks import Prompts, Task
+from layerstep.tasks.posterior import posterior_means, ridge
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +50,8 @@ class Batch:
 
     @cached_property
     def exact(self) -> Float[Tensor, "B N"]:
-        """Exact KRR at every prefix from one Cholesky factor L of K + lam I over all points.
-
-        Row n+1 of L begins with L_n⁻¹ k_n, so k_nᵀ (K_n + lam I)⁻¹ y = sum_{j<=n} L_{n+1,j} (L⁻¹ y)_j.
-        """
-        L = torch.linalg.cholesky(ridge(self.gram, self.lam))
-        z = torch.linalg.solve_triangular(L, self.y.unsqueeze(-1), upper=False)
-        return (L.tril(-1) @ z).squeeze(-1)[:, 1:]
+        """Exact KRR at every prefix."""
+        return posterior_means(self.gram, self.y, self.lam)[:, 1:]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +105,6 @@ class System:
     def exact(self) -> Float[Tensor, "B"]:
         """k · (K + lam I)⁻¹ y."""
         return self.batch.exact[:, self.n - 1]
-
-
-def ridge(K: Float[Tensor, "*batch n n"], lam: float) -> Float[Tensor, "*batch n n"]:
-    """K + lam I."""
-    return K + lam * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
 
 
 def _project(basis: Float[Tensor, "B n n"], vector: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:

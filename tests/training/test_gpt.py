@@ -10,7 +10,7 @@ from layerstep.errors import FileError, InputError
 from layerstep.tasks import Task, sample
 from layerstep.training import GPT, Model
 from layerstep.training.config import ATTENTION
-from layerstep.training.evaluation import evaluate, ridge_predictions
+from layerstep.training.evaluation import evaluate
 from layerstep.training.gpt import Attention, interleave
 from layerstep.training.huggingface import load_garg, save_huggingface
 
@@ -100,15 +100,15 @@ def test_prompts_that_do_not_fit_are_refused_in_words(task, words):
         small()(sample(task, 1, seed=0))
 
 
-def test_exact_ridge_predictions_solve_every_prefix():
-    prompts = sample(TASK, 2, seed=4)
-    found = ridge_predictions(prompts, TASK)
-    assert not found[:, 0].any()
+def test_evaluation_sets_the_model_beside_the_solution_of_every_prefix():
+    prompts, found = sample(TASK, 5, seed=4), evaluate(small(), TASK, B=5, seed=4)
+    K = TASK.gram(prompts.x, prompts.x)
     for n in range(1, TASK.N + 1):
-        K = TASK.gram(prompts.x[:, : n + 1], prompts.x[:, : n + 1])
         A = K[:, :n, :n] + TASK.lam * torch.eye(n, dtype=torch.float64)
-        w = torch.linalg.solve(A, prompts.y[:, :n])
-        torch.testing.assert_close(found[:, n], (K[:, n, :n] * w).sum(-1))
+        exact = (K[:, n, :n] * torch.linalg.solve(A, prompts.y[:, :n])).sum(-1)
+        torch.testing.assert_close(found.krr[n], (exact - prompts.f[:, n]).square().mean())
+    with torch.no_grad():
+        torch.testing.assert_close(found.mse, (small()(prompts) - prompts.f).square().mean(0))
 
 
 def test_evaluation_does_not_depend_on_the_block():

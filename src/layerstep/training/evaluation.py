@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.tasks import Prompts, Task, sample
+from layerstep.tasks import Task, sample
+from layerstep.tasks.posterior import posterior_means
 from layerstep.training.gpt import GPT
 
 
@@ -36,14 +37,6 @@ class Evaluation:
         }
 
 
-def ridge_predictions(prompts: Prompts, task: Task) -> Float[Tensor, "B M"]:
-    """k_n·(K_n + lam I)⁻¹ y_n at x_{n+1} for n = 0..N, all from one factor L Lᵀ = K + lam I: (L - diag L) L⁻¹ y."""
-    K = task.gram(prompts.x, prompts.x)
-    L = torch.linalg.cholesky(K + task.lam * torch.eye(K.shape[-1]).to(K))
-    z = torch.linalg.solve_triangular(L, prompts.y.unsqueeze(-1), upper=False)
-    return (L.tril(-1) @ z).squeeze(-1)
-
-
 @torch.no_grad()
 def evaluate(model: GPT, task: Task, *, B: int, seed: int, block: int = 512) -> Evaluation:
     """Errors of `model` and of exact KRR (float64) on B prompts of (seed, step 0), `block` prompts at a time."""
@@ -51,5 +44,5 @@ def evaluate(model: GPT, task: Task, *, B: int, seed: int, block: int = 512) -> 
     truth = prompts.f
     assert truth is not None
     predicted = torch.cat([model(prompts[i : i + block]).double().cpu() for i in range(0, B, block)])  # type: ignore[union-attr]
-    exact = ridge_predictions(prompts, task)
+    exact = posterior_means(task.gram(prompts.x, prompts.x), prompts.y, task.lam)
     return Evaluation(mse=(predicted - truth).square().mean(0), krr=(exact - truth).square().mean(0), B=B, seed=seed)

@@ -1,7 +1,7 @@
 """Causal attention for short sequences: one program holds the whole problem of one (sequence, head) on chip.
 
-The backward pass recomputes the weights from q and k, so nothing but q, k, v is kept, and no two programs write
-to one place.
+Sequences are cut into blocks; a block of rows meets only the blocks of keys it can see. The loops over blocks are
+unrolled, so the backward pass keeps the gradients of all rows in registers, and no two programs write to one place.
 """
 
 from __future__ import annotations
@@ -12,17 +12,27 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+LOG2E = tl.constexpr(1.4426950408889634)
+
 
 @triton.jit
-def _weights(q, k, row, key, SCALE: tl.constexpr, KIND: tl.constexpr):
-    """Attention weights of a block of rows over all keys."""
-    score = tl.dot(q, tl.trans(k), input_precision="ieee") * SCALE
-    visible = key[None, :] <= row[:, None]
-    if KIND == "softmax":
-        score = tl.where(visible, score, float("-inf"))
-        score = tl.exp(score - tl.max(score, axis=1)[:, None])
-        return score / tl.sum(score, axis=1)[:, None]
-    score = tl.where(visible, score, 0.0)
+def _load(ptr, row, T: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, DP: tl.constexpr):
+    """Rows of one head, [BLOCK, D], zero outside."""
+    c = tl.arange(0, DP)
+    return tl.load(ptr + row[:, None] * STRIDE + c[None, :], mask=(row[:, None] < T) & (c[None, :] < D), other=0.0)
+
+
+@triton.jit
+def _store(ptr, value, row, T: tl.constexpr, STRIDE: tl.constexpr, D: tl.constexpr, DP: tl.constexpr):
+    c = tl.arange(0, DP)
+    at, inside = row[:, None] * STRIDE + c[None, :], (row[:, None] < T) & (c[None, :] < D)
+    tl.store(ptr + at, value.to(ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _linear_weight(score, row, key, SCALE: tl.constexpr, KIND: tl.constexpr):
+    """What multiplies v in linear attention, and d score in its backward pass."""
+    score = tl.where(key[None, :] <= row[:, None], score * SCALE, 0.0)
     if KIND == "linear-mean":
         score = score / (row + 1).to(tl.float32)[:, None]
     return score
@@ -30,103 +40,145 @@ def _weights(q, k, row, key, SCALE: tl.constexpr, KIND: tl.constexpr):
 
 @triton.jit
 def _forward(
-    qkv_ptr, out_ptr, T: tl.constexpr,
-    HEADS: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, TP: tl.constexpr, ROWS: tl.constexpr,
+    qkv_ptr, out_ptr, log_ptr, T: tl.constexpr,
+    HEADS: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
     SCALE: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
     sequence, head = tl.program_id(0), tl.program_id(1)
     W: tl.constexpr = HEADS * D
-    c, key = tl.arange(0, DP), tl.arange(0, TP)
-    in_head = c[None, :] < D
     base = qkv_ptr + sequence * T * 3 * W + head * D
-    at = key[:, None] * 3 * W + c[None, :]
-    key_there = (key[:, None] < T) & in_head
-    k = tl.load(base + W + at, mask=key_there, other=0.0)
-    v = tl.load(base + 2 * W + at, mask=key_there, other=0.0)
-    for start in range(0, T, ROWS):
-        row = start + tl.arange(0, ROWS)
-        there = (row[:, None] < T) & in_head
-        q = tl.load(base + row[:, None] * 3 * W + c[None, :], mask=there, other=0.0)
-        weight = _weights(q, k, row, key, SCALE, KIND)
-        z = tl.dot(weight.to(v.dtype), v, input_precision="ieee")
-        out = out_ptr + (sequence * T + row)[:, None] * W + head * D + c[None, :]
-        tl.store(out, z.to(out_ptr.dtype.element_ty), mask=there)
+    for i in tl.static_range((T + BLOCK - 1) // BLOCK):
+        row = i * BLOCK + tl.arange(0, BLOCK)
+        q = _load(base, row, T, 3 * W, D, DP)
+        z = tl.zeros((BLOCK, DP), tl.float32)
+        top = tl.full((BLOCK,), float("-inf"), tl.float32)
+        total = tl.zeros((BLOCK,), tl.float32)
+        for j in tl.static_range(i + 1):
+            key = j * BLOCK + tl.arange(0, BLOCK)
+            k = _load(base + W, key, T, 3 * W, D, DP)
+            v = _load(base + 2 * W, key, T, 3 * W, D, DP)
+            score = tl.dot(q, tl.trans(k), input_precision="ieee")
+            if KIND == "softmax":
+                score *= SCALE * LOG2E
+                if i == j:
+                    score = tl.where(key[None, :] <= row[:, None], score, float("-inf"))
+                higher = tl.maximum(top, tl.max(score, axis=1))
+                score = tl.exp2(score - higher[:, None])
+                keep = tl.exp2(top - higher)
+                top = higher
+                total = total * keep + tl.sum(score, axis=1)
+                z = z * keep[:, None]
+            else:
+                score = _linear_weight(score, row, key, SCALE, KIND)
+            z = tl.dot(score.to(v.dtype), v, z, input_precision="ieee")
+        if KIND == "softmax":
+            z = z / total[:, None]
+            tl.store(log_ptr + (sequence * HEADS + head) * T + row, top + tl.log2(total), mask=row < T)
+        _store(out_ptr + sequence * T * W + head * D, z, row, T, W, D, DP)
 
 
 @triton.jit
 def _backward(
-    qkv_ptr, dz_ptr, dqkv_ptr, sums_ptr, T: tl.constexpr,
-    HEADS: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, TP: tl.constexpr, ROWS: tl.constexpr,
+    qkv_ptr, z_ptr, log_ptr, dz_ptr, dqkv_ptr, sums_ptr, T: tl.constexpr,
+    HEADS: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
     SCALE: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
     sequence, head = tl.program_id(0), tl.program_id(1)
     W: tl.constexpr = HEADS * D
-    c, key = tl.arange(0, DP), tl.arange(0, TP)
-    in_head = c[None, :] < D
+    COUNT: tl.constexpr = (T + BLOCK - 1) // BLOCK
     first = sequence * T * 3 * W + head * D
-    at = first + key[:, None] * 3 * W + c[None, :]
-    key_there = (key[:, None] < T) & in_head
-    k = tl.load(qkv_ptr + W + at, mask=key_there, other=0.0)
-    v = tl.load(qkv_ptr + 2 * W + at, mask=key_there, other=0.0)
-    dk = tl.zeros((TP, DP), tl.float32)
-    dv = tl.zeros((TP, DP), tl.float32)
-    dq_sum = tl.zeros((DP,), tl.float32)
-    for start in range(0, T, ROWS):
-        row = start + tl.arange(0, ROWS)
-        there = (row[:, None] < T) & in_head
-        row_at = first + row[:, None] * 3 * W + c[None, :]
-        q = tl.load(qkv_ptr + row_at, mask=there, other=0.0)
-        dz = tl.load(dz_ptr + (sequence * T + row)[:, None] * W + head * D + c[None, :], mask=there, other=0.0)
-        weight = _weights(q, k, row, key, SCALE, KIND)
-        dweight = tl.dot(dz, tl.trans(v), input_precision="ieee")
-        if KIND == "softmax":
-            dscore = weight * (dweight - tl.sum(weight * dweight, axis=1)[:, None])
-        else:
-            dscore = tl.where(key[None, :] <= row[:, None], dweight, 0.0)
-            if KIND == "linear-mean":
-                dscore = dscore / (row + 1).to(tl.float32)[:, None]
-        dscore = (dscore * SCALE).to(q.dtype)
-        dv = tl.dot(tl.trans(weight.to(dz.dtype)), dz, dv, input_precision="ieee")
-        dk = tl.dot(tl.trans(dscore), q, dk, input_precision="ieee")
-        dq = tl.dot(dscore, k, input_precision="ieee")
-        dq_sum += tl.sum(dq, axis=0)
-        tl.store(dqkv_ptr + row_at, dq.to(dqkv_ptr.dtype.element_ty), mask=there)
-    tl.store(dqkv_ptr + W + at, dk.to(dqkv_ptr.dtype.element_ty), mask=key_there)
-    tl.store(dqkv_ptr + 2 * W + at, dv.to(dqkv_ptr.dtype.element_ty), mask=key_there)
+    qkv, dqkv = qkv_ptr + first, dqkv_ptr + first
+    z_base, dz_base = z_ptr + sequence * T * W + head * D, dz_ptr + sequence * T * W + head * D
+    # Gradients of up to four blocks of rows, by name: registers cannot be indexed.
+    dq0 = tl.zeros((BLOCK, DP), tl.float32)
+    dq1 = tl.zeros((BLOCK, DP), tl.float32)
+    dq2 = tl.zeros((BLOCK, DP), tl.float32)
+    dq3 = tl.zeros((BLOCK, DP), tl.float32)
+    dk_sum = tl.zeros((DP,), tl.float32)
+    dv_sum = tl.zeros((DP,), tl.float32)
+    for j in tl.static_range(COUNT):
+        key = j * BLOCK + tl.arange(0, BLOCK)
+        k = _load(qkv + W, key, T, 3 * W, D, DP)
+        v = _load(qkv + 2 * W, key, T, 3 * W, D, DP)
+        dk = tl.zeros((BLOCK, DP), tl.float32)
+        dv = tl.zeros((BLOCK, DP), tl.float32)
+        for i in tl.static_range(j, COUNT):
+            row = i * BLOCK + tl.arange(0, BLOCK)
+            q = _load(qkv, row, T, 3 * W, D, DP)
+            dz = _load(dz_base, row, T, W, D, DP)
+            score = tl.dot(q, tl.trans(k), input_precision="ieee")
+            dscore = tl.dot(dz, tl.trans(v), input_precision="ieee")
+            if KIND == "softmax":
+                z = _load(z_base, row, T, W, D, DP)
+                along = tl.sum(z.to(tl.float32) * dz.to(tl.float32), axis=1)
+                log = tl.load(log_ptr + (sequence * HEADS + head) * T + row, mask=row < T, other=0.0)
+                weight = tl.exp2(score * (SCALE * LOG2E) - log[:, None])
+                if i == j:
+                    weight = tl.where(key[None, :] <= row[:, None], weight, 0.0)
+                dscore = weight * (dscore - along[:, None]) * SCALE
+            else:
+                weight = _linear_weight(score, row, key, SCALE, KIND)
+                dscore = _linear_weight(dscore, row, key, SCALE, KIND)
+            dscore = dscore.to(q.dtype)
+            dv = tl.dot(tl.trans(weight.to(dz.dtype)), dz, dv, input_precision="ieee")
+            dk = tl.dot(tl.trans(dscore), q, dk, input_precision="ieee")
+            if i == 0:
+                dq0 = tl.dot(dscore, k, dq0, input_precision="ieee")
+            elif i == 1:
+                dq1 = tl.dot(dscore, k, dq1, input_precision="ieee")
+            elif i == 2:
+                dq2 = tl.dot(dscore, k, dq2, input_precision="ieee")
+            else:
+                dq3 = tl.dot(dscore, k, dq3, input_precision="ieee")
+        _store(dqkv + W, dk, key, T, 3 * W, D, DP)
+        _store(dqkv + 2 * W, dv, key, T, 3 * W, D, DP)
+        dk_sum += tl.sum(dk, axis=0)
+        dv_sum += tl.sum(dv, axis=0)
+    rows = tl.arange(0, BLOCK)
+    _store(dqkv, dq0, rows, T, 3 * W, D, DP)
+    if COUNT > 1:
+        _store(dqkv, dq1, BLOCK + rows, T, 3 * W, D, DP)
+    if COUNT > 2:
+        _store(dqkv, dq2, 2 * BLOCK + rows, T, 3 * W, D, DP)
+    if COUNT > 3:
+        _store(dqkv, dq3, 3 * BLOCK + rows, T, 3 * W, D, DP)
+    c = tl.arange(0, DP)
     sums = sums_ptr + sequence * 3 * W + head * D + c
-    tl.store(sums, dq_sum, mask=c < D)
-    tl.store(sums + W, tl.sum(dk, axis=0), mask=c < D)
-    tl.store(sums + 2 * W, tl.sum(dv, axis=0), mask=c < D)
+    tl.store(sums, tl.sum(dq0 + dq1 + dq2 + dq3, axis=0), mask=c < D)
+    tl.store(sums + W, dk_sum, mask=c < D)
+    tl.store(sums + 2 * W, dv_sum, mask=c < D)
 
 
-# Rows at a time, warps: chosen on an H200 by benchmarks/training_kernels.py.
-FORWARD_TILE = (32, 4)
-BACKWARD_TILE = (32, 4)
+# Warps for heads of 32 numbers, forward and backward: chosen on an H200 by benchmarks/training_kernels.py.
+FORWARD_WARPS, BACKWARD_WARPS = 1, 2
 
 
-def _shape(T: int, heads: int, width: int, kind: str, rows: int, warps: int) -> dict:
-    D, TP = width // heads, max(16, triton.next_power_of_2(T))
+def _shape(T: int, heads: int, width: int, kind: str, warps: int) -> dict:
+    D, block = width // heads, 16
+    while block * 4 < T or (block < 32 and T > 16):  # at most four blocks
+        block *= 2
     return {
+        "T": T,
         "HEADS": heads,
         "D": D,
         "DP": max(16, triton.next_power_of_2(D)),
-        "TP": TP,
-        "ROWS": min(rows, TP),
+        "BLOCK": block,
         "SCALE": 1 / math.sqrt(D),
         "KIND": kind,
-        "num_warps": warps,
+        "num_warps": warps * max(1, triton.next_power_of_2(D) * block // 1024),
     }
 
 
-def attention(qkv: Tensor, out: Tensor, T: int, heads: int, kind: str) -> None:
-    """out [S, M, W] ← attention over sequences of T rows of qkv [S, M, 3W]."""
+def attention(qkv: Tensor, out: Tensor, log: Tensor, T: int, heads: int, kind: str) -> None:
+    """out [S, M, W] ← attention over sequences of T rows of qkv [S, M, 3W]; log [S, M, heads] ← log₂ of its sums."""
     sequences = qkv.numel() // (T * qkv.shape[-1])
-    shape = _shape(T, heads, out.shape[-1], kind, *FORWARD_TILE)
-    _forward[(sequences, heads)](qkv, out, T, **shape)
+    _forward[(sequences, heads)](qkv, out, log, **_shape(T, heads, out.shape[-1], kind, FORWARD_WARPS))
 
 
-def attention_backward(qkv: Tensor, dz: Tensor, dqkv: Tensor, sums: Tensor, T: int, heads: int, kind: str) -> None:
+def attention_backward(
+    qkv: Tensor, out: Tensor, log: Tensor, dz: Tensor, dqkv: Tensor, sums: Tensor, T: int, heads: int, kind: str
+) -> None:
     """dqkv [S, M, 3W] from dz [S, M, W]; `sums` [S, B, 3W] takes its sums over each sequence."""
     sequences = qkv.numel() // (T * qkv.shape[-1])
-    shape = _shape(T, heads, dz.shape[-1], kind, *BACKWARD_TILE)
-    _backward[(sequences, heads)](qkv, dz, dqkv, sums, T, **shape)
+    shape = _shape(T, heads, dz.shape[-1], kind, BACKWARD_WARPS)
+    _backward[(sequences, heads)](qkv, out, log, dz, dqkv, sums, **shape)

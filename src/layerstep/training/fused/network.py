@@ -38,6 +38,7 @@ class FusedNetwork:
         # The stream before each half-block and at the end, and what the halves keep for the backward pass.
         self.stream = full(2 * L + 1, S, M, W)
         self.h1, self.h2, self.z = low(L, S, M, W), low(L, S, M, W), low(L, S, M, W)
+        self.log = full(L, S, M, self.heads)
         self.qkv, self.pre, self.act = low(L, S, M, 3 * W), low(L, S, M, 4 * W), low(L, S, M, 4 * W)
         # Gradients: of the stream (updated in place), and of every product's output, kept for the weights.
         self.d, self.dh, self.dz = full(S, M, W), low(S, M, W), low(S, M, W)
@@ -79,7 +80,7 @@ class FusedNetwork:
             before, middle, after = stream[2 * i], stream[2 * i + 1], stream[2 * i + 2]
             rows.norm(before, w[b + "norm1.weight"], w[b + "norm1.bias"], self.h1[i])
             linear(self.h1[i], p[b + "attention.qkv.weight"], w[b + "attention.qkv.bias"], self.qkv[i])
-            attention(self.qkv[i], self.z[i], self.T, self.heads, self.kind)
+            attention(self.qkv[i], self.z[i], self.log[i], self.T, self.heads, self.kind)
             out = p[b + "attention.out.weight"], w[b + "attention.out.bias"]
             linear(self.z[i], *out, middle, "residual", extra=before)
             rows.norm(middle, w[b + "norm2.weight"], w[b + "norm2.bias"], self.h2[i])
@@ -101,7 +102,10 @@ class FusedNetwork:
             linear(self.dpre[i], p[b + "up.weight"], None, self.dh, back=True)
             self._norm_backward(2 * i + 1, w[b + "norm2.weight"], self.d_mid[i])
             linear(self.d_mid[i], p[b + "attention.out.weight"], None, self.dz, back=True)
-            attention_backward(self.qkv[i], self.dz, self.dqkv[i], self.qkv_sums[i], self.T, self.heads, self.kind)
+            attention_backward(
+                self.qkv[i], self.z[i], self.log[i], self.dz, self.dqkv[i], self.qkv_sums[i],
+                self.T, self.heads, self.kind,
+            )  # fmt: skip
             linear(self.dqkv[i], p[b + "attention.qkv.weight"], None, self.dh, back=True)
             self._norm_backward(2 * i, w[b + "norm1.weight"], self.d_out[i - 1] if i else self.d_in)
 

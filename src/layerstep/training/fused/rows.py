@@ -8,8 +8,8 @@ from torch import Tensor
 
 EPS = 1e-5  # of torch.nn.LayerNorm
 # Rows at a time, and warps, forward and backward: chosen on an H200 by benchmarks/training_kernels.py.
-BLOCK, WARPS = 4, 4
-BACK_BLOCK, BACK_WARPS = 4, 4
+BLOCK, WARPS = 8, 2
+BACK_BLOCK, BACK_WARPS = 4, 2
 CHUNK = 32  # rows whose sums one program of a backward kernel leaves
 
 

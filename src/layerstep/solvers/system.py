@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -81,14 +83,14 @@ class System:
     @cached_property
     def plain(self) -> Spectrum:
         """K = Q diag(m) Qᵀ, seen by y and k."""
-        m, Q = torch.linalg.eigh(self.K)
+        m, Q = _eigh(self.K)
         return Spectrum(m.clamp_min(0), _project(Q, self.k) * _project(Q, self.y))
 
     @cached_property
     def row_sum(self) -> Spectrum:
         """D^-1/2 (K + lam I) D^-1/2 = U diag(s) Uᵀ, seen by D^-1/2 y and D^-1/2 k."""
         r = self.D.rsqrt()
-        s, U = torch.linalg.eigh(r.unsqueeze(-1) * self.A * r.unsqueeze(-2))
+        s, U = _eigh(r.unsqueeze(-1) * self.A * r.unsqueeze(-2))
         # s >= lam / max D in exact arithmetic (Rayleigh); rounding must not push it to 0 or below.
         s = torch.maximum(s, self.lam / self.D.amax(-1, keepdim=True))
         return Spectrum(s, _project(U, r * self.k) * _project(U, r * self.y))
@@ -97,7 +99,7 @@ class System:
     def smoother(self) -> Spectrum:
         """D^-1/2 K D^-1/2 = U diag(s) Uᵀ with s in [0, 1]: the averaging matrix D⁻¹K, seen by y and k / sum k."""
         r = self.D.rsqrt()
-        s, U = torch.linalg.eigh(r.unsqueeze(-1) * self.K * r.unsqueeze(-2))
+        s, U = _eigh(r.unsqueeze(-1) * self.K * r.unsqueeze(-2))
         average = self.k / self.k.sum(-1, keepdim=True)
         return Spectrum(s.clamp(0, 1), _project(U, r * average) * _project(U, self.y / r))
 
@@ -105,6 +107,18 @@ class System:
     def exact(self) -> Float[Tensor, "B"]:
         """k · (K + lam I)⁻¹ y."""
         return self.batch.exact[:, self.n - 1]
+
+
+def _eigh(matrix: Float[Tensor, "B n n"]) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n n"]]:
+    """torch.linalg.eigh. Beyond n = 32 CUDA takes a batch matrix by matrix, so there it goes through the CPU's cores."""
+    if not matrix.is_cuda or matrix.shape[-1] <= 32:
+        values, vectors = torch.linalg.eigh(matrix)
+        return values, vectors
+    cores = os.cpu_count() or 1
+    with ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as workers:
+        parts = list(workers.map(torch.linalg.eigh, matrix.cpu().chunk(cores)))
+    values, vectors = (torch.cat(part).to(matrix.device) for part in zip(*parts, strict=True))
+    return values, vectors
 
 
 def _project(basis: Float[Tensor, "B n n"], vector: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:

@@ -30,7 +30,7 @@ def planted(tmp_path_factory):
     )
     found.save(runs.RUNS["sphere"].folder)
     ls.GPT(ls.Model(layers=1, heads=1, width=4)).initialise(0).save_pretrained(
-        runs.RUNS["sphere"].folder, about={"steps": 7000}
+        runs.RUNS["sphere"].folder, about={"run": {"steps": 7000}}
     )
     trained.matches.cache_clear()
     yield found

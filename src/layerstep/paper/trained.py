@@ -36,10 +36,11 @@ def identity(name: str) -> Data:
     return {"model": name, "predictions": hashlib.sha256((RUNS[name].folder / FILE).read_bytes()).hexdigest()[:12]}
 
 
-def about(name: str) -> Data:
-    """What the model's folder says of it: steps, errors."""
-    config = read_json(RUNS[name].folder / "config.json")
-    return config.get("about", {})
+def steps_note(name: str) -> str:
+    """How long the model was trained, for the reader of a number made with it."""
+    about = read_json(RUNS[name].folder / "config.json").get("about", {})
+    steps = about.get("run", {}).get("steps")
+    return f"our model: {steps:,} training steps" if steps else ""
 
 
 @functools.lru_cache(maxsize=1)
@@ -219,8 +220,7 @@ def _won_interval(found: dict[str, Match], seed: int, resamples: int = 400) -> t
 
 def rows_steps(data: Data) -> list[Row]:
     name, richardson = data["model"], data["solvers"]["richardson"]
-    steps = about(name).get("steps")
-    note = f"our model: {steps:,} training steps" if steps else ""
+    note = steps_note(name)
     rows = []
     if name in BEST_STEP_R2:
         rows.append(

@@ -39,8 +39,7 @@ def rows(data: Data) -> list[Row]:
     found = []
     for name, law in data["laws"].items():
         column = NOISE_TABLE[COLUMNS[name]]
-        steps = trained.about(name).get("steps")
-        note = f"our model: {steps:,} training steps" if steps else ""
+        note = trained.steps_note(name)
         title = TITLES[RUNS[name].setting]
         for i, sigma in enumerate(data["sigma_test"]):
             ratio = law["TF/BO"]

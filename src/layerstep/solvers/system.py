@@ -110,7 +110,7 @@ class System:
 
 
 def _eigh(matrix: Float[Tensor, "B n n"]) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n n"]]:
-    """torch.linalg.eigh. Beyond n = 32 CUDA takes a batch matrix by matrix, so there it goes through the CPU's cores."""
+    """torch.linalg.eigh. Beyond n = 32 CUDA takes a batch matrix by matrix: there the CPU's cores do it."""
     if not matrix.is_cuda or matrix.shape[-1] <= 32:
         values, vectors = torch.linalg.eigh(matrix)
         return values, vectors

@@ -30,6 +30,7 @@ def run(out: Path = Path("report"), json: bool = False) -> None:
             "found": report.found,
             "failed": report.failed,
             "seconds": round(report.seconds, 2),
+            "runs": report.runs,
             "outcomes": counts,
             "rows": [row.to_dict() for row in report.rows],
         }
@@ -39,5 +40,10 @@ def run(out: Path = Path("report"), json: bool = False) -> None:
     print(f"  {len(report.made)} artefacts made, {len(report.found)} found, in {report.seconds:.1f} s")
     for outcome, count in counts.items():
         print(f"  {count} numbers of the paper {outcome}")
+    missing = [run for run in report.runs if run["trained_steps"] is None]
+    print(f"  {len(report.runs) - len(missing)} of {len(report.runs)} training runs are here; missing:")
+    for run in missing:
+        minutes = "" if run["gpu_minutes"] is None else f"   # {run['gpu_minutes']:.0f} min on one H200"
+        print(f"    {run['command']}{minutes}")
     for name, reason in report.failed.items():
         print(f"  {name} could not be made: {reason}")

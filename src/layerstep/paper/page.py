@@ -57,7 +57,9 @@ def inline_svg(text: str, title: str) -> str:
     return text.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
 
 
-def render(sections: Sequence[Section], rows: Sequence[Row], failed: dict[str, str]) -> str:
+def render(
+    sections: Sequence[Section], rows: Sequence[Row], failed: dict[str, str], runs: Sequence[dict[str, Any]] = ()
+) -> str:
     """The page as text."""
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["number"] = number
@@ -71,6 +73,8 @@ def render(sections: Sequence[Section], rows: Sequence[Row], failed: dict[str, s
         rows=rows,
         counts=[(outcome, counts[outcome]) for outcome in OUTCOMES if counts[outcome]],
         failed=failed,
+        runs=runs,
+        gpu_hours=sum(run["gpu_minutes"] or 0 for run in runs) / 60,
         made=provenance(),
         data=_script_json({"titles": TITLES, "settings": settings, "walk": data.get("walk")}),
         style=(source / "page.css").read_text(encoding="utf-8"),

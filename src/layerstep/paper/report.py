@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
+from typing import Any
 
 from layerstep.errors import LayerstepError
 from layerstep.files import write_text
@@ -13,6 +14,7 @@ from layerstep.paper import cg_precision, conditioning, convergence, noise, trai
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.page import Section, render
 from layerstep.paper.quoted import Row
+from layerstep.paper.runs import listing
 
 LAWS = ("sphere", "uniform", "gaussian")
 
@@ -40,6 +42,7 @@ class Report:
     made: list[str]
     found: list[str]
     failed: dict[str, str] = field(default_factory=dict)
+    runs: list[dict[str, Any]]
     seconds: float
 
 
@@ -68,5 +71,14 @@ def reproduce(out: str | FilePath = "report", *, progress: Callable[[str], None]
                 made.append(artefact.name)
             rows += artefact.rows(result["data"])
             sections.append(Section.of(chapter, artefact, result, folder))
-    page = write_text(folder / "index.html", render(sections, rows, failed))
-    return Report(page=page, rows=rows, made=made, found=found, failed=failed, seconds=time.perf_counter() - start)
+    runs = listing()
+    page = write_text(folder / "index.html", render(sections, rows, failed, runs))
+    return Report(
+        page=page,
+        rows=rows,
+        made=made,
+        found=found,
+        failed=failed,
+        runs=runs,
+        seconds=time.perf_counter() - start,
+    )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path as FilePath
+from typing import Any
 
+from layerstep.errors import FileError
+from layerstep.files import read_json
 from layerstep.paper.settings import SETTINGS
-from layerstep.training import PRESETS, Run
+from layerstep.tasks import Task
+from layerstep.training import PRESETS, Model, Run
 
 #: Where trained models, their probes and their predictions are kept: in the clone, beside the code.
 MODELS = FilePath(__file__).parents[3] / "results" / "models"
@@ -24,6 +28,46 @@ class PaperRun:
     @property
     def folder(self) -> FilePath:
         return MODELS / self.name
+
+    @property
+    def command(self) -> str:
+        """What trains it at the paper's length."""
+        default = {**Task().to_dict(), **Model().to_dict(), "seed": 0}
+        mine = {**self.run.task.to_dict(), **self.run.model.to_dict(), "seed": self.run.seed}
+        changes = [f"{name}={value}" for name, value in mine.items() if value != default[name]]
+        return f"layerstep train paper --out results/models/{self.name}" + (
+            f" --set {' '.join(changes)}" if changes else ""
+        )
+
+    @property
+    def work(self) -> float:
+        """Arithmetic of a step relative to the default model: matrix products and attention of every layer."""
+        model, tokens = self.run.model, 2 * (self.run.task.N + 1)
+        default = Model()
+        return _layer(model.width, tokens) * model.layers / (_layer(default.width, tokens) * default.layers)
+
+    @property
+    def trained_steps(self) -> int | None:
+        """Steps of the model in the repository, if there is one."""
+        try:
+            return int(read_json(self.folder / "config.json")["about"]["run"]["steps"])
+        except (FileError, KeyError, TypeError):
+            return None
+
+
+def _layer(width: int, tokens: int) -> float:
+    return 24 * width**2 + 4 * tokens * width
+
+
+def seconds_per_step() -> float | None:
+    """Measured time of one step of one default model, trained beside others on one GPU: read from a shipped model."""
+    try:
+        facts = read_json(RUNS["sphere"].folder / "evaluation.json")
+        return facts["seconds"] / (
+            len(facts["stack"]) * read_json(RUNS["sphere"].folder / "config.json")["about"]["step"]
+        )
+    except (FileError, KeyError, TypeError):
+        return None
 
 
 def _run(name: str, setting: str, shows: str, **changes) -> PaperRun:
@@ -50,3 +94,19 @@ _ALL = [
     ),
 ]
 RUNS: dict[str, PaperRun] = {run.name: run for run in _ALL}
+
+
+def listing() -> list[dict[str, Any]]:
+    """Every run: what it shows, the steps trained so far, the command and the GPU minutes for the paper's length."""
+    seconds = seconds_per_step()
+    return [
+        {
+            "name": run.name,
+            "shows": run.shows,
+            "identity": run.run.identity,
+            "trained_steps": run.trained_steps,
+            "command": run.command,
+            "gpu_minutes": None if seconds is None else run.work * seconds * run.run.steps / 60,
+        }
+        for run in RUNS.values()
+    ]

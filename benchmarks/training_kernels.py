@@ -63,7 +63,7 @@ def main(S: int = 4) -> None:
         layout.load(weights, s, gpt.initialise(s))
     net = FusedNetwork(run, layout, weights, gradient)
     # Real data everywhere: zeros run faster than what training sees.
-    for tensor in (net.stream, net.h1, net.h2, net.z, net.qkv, net.pre, net.act, net.d, net.dh, net.dz,
+    for tensor in (net.stream, net.h1, net.h2, net.z, net.qkv, net.slope, net.act, net.d, net.dh, net.dz,
                    net.d_mid, net.d_out, net.dqkv, net.dpre):  # fmt: skip
         tensor.normal_()
     p, w, layers = net.p, net.w, range(L)
@@ -77,8 +77,7 @@ def main(S: int = 4) -> None:
         return measure
 
     tiles = [
-        (128, 128, 64, 8, 3), (128, 128, 64, 8, 2), (128, 128, 64, 8, 4), (64, 128, 64, 4, 2), (64, 128, 64, 4, 3),
-        (64, 128, 64, 4, 4), (128, 64, 64, 4, 3), (64, 64, 64, 4, 3), (64, 256, 64, 8, 3), (64, 128, 128, 4, 2),
+        (128, 128, 64, 8, 3), (128, 128, 64, 8, 4), (64, 128, 64, 4, 3), (64, 128, 64, 4, 4), (128, 64, 64, 4, 3),
     ]  # fmt: skip
 
     def b(i, name):
@@ -91,38 +90,38 @@ def main(S: int = 4) -> None:
             net.z[i], p[b(i, "attention.out.weight")], w[b(i, "attention.out.bias")], net.stream[2 * i + 1],
             "residual", extra=net.stream[2 * i])),
         "up 256→1024 gelu": ("gelu", lambda i: linear.linear(
-            net.h2[i], p[b(i, "up.weight")], w[b(i, "up.bias")], net.pre[i], "gelu", act=net.act[i])),
+            net.h2[i], p[b(i, "up.weight")], w[b(i, "up.bias")], net.act[i], "gelu", slope=net.slope[i])),
         "down 1024→256 residual": ("residual", lambda i: linear.linear(
             net.act[i], p[b(i, "down.weight")], w[b(i, "down.bias")], net.stream[2 * i + 2], "residual",
             extra=net.stream[2 * i + 1])),
-        "back 256→1024 gelu slope": ("gelu slope", lambda i: linear.linear(
-            net.d_out[i], p[b(i, "down.weight")], None, net.dpre[i], "gelu slope", back=True, extra=net.pre[i],
-            sums=pre_sums[i])),
+        "back 256→1024 times slope": ("times", lambda i: linear.linear(
+            net.d_out[i], p[b(i, "down.weight")], None, net.dpre[i], "times", back=True, extra=net.slope[i])),
         "back 1024→256": ("", lambda i: linear.linear(
             net.dpre[i], p[b(i, "up.weight")], None, net.dh, back=True)),
         "back 768→256": ("", lambda i: linear.linear(
             net.dqkv[i], p[b(i, "attention.qkv.weight")], None, net.dh, back=True)),
     }  # fmt: skip
-    pre_sums = torch.zeros(L, S, 2 * net.pre_sums.shape[2], net.pre_sums.shape[3], device=device)
     for name, (kind, launch) in products.items():
         kept = linear.TILES[kind]
         report(name, tiles, product(kind, launch))
         linear.TILES[kind] = kept
     dense = p[b(0, "up.weight")]
     report("up by cuBLAS, no epilogue", ["bmm"], lambda _: time_us([
-        lambda i=i: torch.bmm(net.h2[i], dense.mT, out=net.pre[i]) for i in layers]))  # fmt: skip
+        lambda i=i: torch.bmm(net.h2[i], dense.mT, out=net.dpre[i]) for i in layers]))  # fmt: skip
 
     def gradients(dy, x, name):
+        both = net.g_layers[f"{name}.weight"], net.g_layers[f"{name}.bias"]
+
         def measure(tile):
             linear.GRADIENT_TILE = tile
-            return time_us([lambda: linear.weight_gradient(dy, x, net.g_layers[name])]) / L
+            return time_us([lambda: linear.weight_gradient(dy, x, *both)]) / L
 
         return measure
 
     kept = linear.GRADIENT_TILE
     gradient_tiles = [(128, 128, 64, 8, 3), (128, 128, 64, 4, 3), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3)]
-    report("gradient of up, a layer", gradient_tiles, gradients(net.dpre, net.h2, "up.weight"))
-    report("gradient of qkv, a layer", gradient_tiles, gradients(net.dqkv, net.h1, "attention.qkv.weight"))
+    report("gradient of up, a layer", gradient_tiles, gradients(net.dpre, net.h2, "up"))
+    report("gradient of qkv, a layer", gradient_tiles, gradients(net.dqkv, net.h1, "attention.qkv"))
     linear.GRADIENT_TILE = kept
 
     def forward(warps):
@@ -135,7 +134,7 @@ def main(S: int = 4) -> None:
         attention.BACKWARD_WARPS = warps
         return time_us([
             lambda i=i: attention.attention_backward(
-                net.qkv[i], net.z[i], net.log[i], net.dz, net.dqkv[i], net.qkv_sums[i], net.T, 8, "softmax")
+                net.qkv[i], net.z[i], net.log[i], net.dz, net.dqkv[i], net.T, 8, "softmax")
             for i in layers])  # fmt: skip
 
     report("attention forward", (1, 2, 4), forward)
@@ -149,7 +148,7 @@ def main(S: int = 4) -> None:
 
     def norm_back(setting):
         rows.CHUNK, rows.BACK_BLOCK, rows.BACK_WARPS = setting
-        sums = torch.zeros(3, S, rows.chunks(net.d.shape[1]), net.d.shape[2], device=device)
+        sums = torch.zeros(2, S, rows.chunks(net.d.shape[1]), net.d.shape[2], device=device)
         return time_us([
             lambda i=i: rows.norm_backward(net.stream[i], net.dh, w[b(i, "norm1.weight")], net.d, net.d_mid[i], *sums)
             for i in layers])  # fmt: skip

@@ -44,7 +44,7 @@ def _forward(
     HEADS: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
     SCALE: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
-    sequence, head = tl.program_id(0), tl.program_id(1)
+    head, sequence = tl.program_id(0), tl.program_id(1)  # heads of a sequence run together: they share cache lines
     W: tl.constexpr = HEADS * D
     base = qkv_ptr + sequence * T * 3 * W + head * D
     for i in tl.static_range((T + BLOCK - 1) // BLOCK):
@@ -79,11 +79,11 @@ def _forward(
 
 @triton.jit
 def _backward(
-    qkv_ptr, z_ptr, log_ptr, dz_ptr, dqkv_ptr, sums_ptr, T: tl.constexpr,
+    qkv_ptr, z_ptr, log_ptr, dz_ptr, dqkv_ptr, T: tl.constexpr,
     HEADS: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
     SCALE: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
-    sequence, head = tl.program_id(0), tl.program_id(1)
+    head, sequence = tl.program_id(0), tl.program_id(1)
     W: tl.constexpr = HEADS * D
     COUNT: tl.constexpr = (T + BLOCK - 1) // BLOCK
     first = sequence * T * 3 * W + head * D
@@ -94,8 +94,6 @@ def _backward(
     dq1 = tl.zeros((BLOCK, DP), tl.float32)
     dq2 = tl.zeros((BLOCK, DP), tl.float32)
     dq3 = tl.zeros((BLOCK, DP), tl.float32)
-    dk_sum = tl.zeros((DP,), tl.float32)
-    dv_sum = tl.zeros((DP,), tl.float32)
     for j in tl.static_range(COUNT):
         key = j * BLOCK + tl.arange(0, BLOCK)
         k = _load(qkv + W, key, T, 3 * W, D, DP)
@@ -132,8 +130,6 @@ def _backward(
                 dq3 = tl.dot(dscore, k, dq3, input_precision="ieee")
         _store(dqkv + W, dk, key, T, 3 * W, D, DP)
         _store(dqkv + 2 * W, dv, key, T, 3 * W, D, DP)
-        dk_sum += tl.sum(dk, axis=0)
-        dv_sum += tl.sum(dv, axis=0)
     rows = tl.arange(0, BLOCK)
     _store(dqkv, dq0, rows, T, 3 * W, D, DP)
     if COUNT > 1:
@@ -142,11 +138,6 @@ def _backward(
         _store(dqkv, dq2, 2 * BLOCK + rows, T, 3 * W, D, DP)
     if COUNT > 3:
         _store(dqkv, dq3, 3 * BLOCK + rows, T, 3 * W, D, DP)
-    c = tl.arange(0, DP)
-    sums = sums_ptr + sequence * 3 * W + head * D + c
-    tl.store(sums, tl.sum(dq0 + dq1 + dq2 + dq3, axis=0), mask=c < D)
-    tl.store(sums + W, dk_sum, mask=c < D)
-    tl.store(sums + 2 * W, dv_sum, mask=c < D)
 
 
 # Warps for heads of 32 numbers, forward and backward: chosen on an H200 by benchmarks/training_kernels.py.
@@ -172,13 +163,13 @@ def _shape(T: int, heads: int, width: int, kind: str, warps: int) -> dict:
 def attention(qkv: Tensor, out: Tensor, log: Tensor, T: int, heads: int, kind: str) -> None:
     """out [S, M, W] ← attention over sequences of T rows of qkv [S, M, 3W]; log [S, M, heads] ← log₂ of its sums."""
     sequences = qkv.numel() // (T * qkv.shape[-1])
-    _forward[(sequences, heads)](qkv, out, log, **_shape(T, heads, out.shape[-1], kind, FORWARD_WARPS))
+    _forward[(heads, sequences)](qkv, out, log, **_shape(T, heads, out.shape[-1], kind, FORWARD_WARPS))
 
 
 def attention_backward(
-    qkv: Tensor, out: Tensor, log: Tensor, dz: Tensor, dqkv: Tensor, sums: Tensor, T: int, heads: int, kind: str
+    qkv: Tensor, out: Tensor, log: Tensor, dz: Tensor, dqkv: Tensor, T: int, heads: int, kind: str
 ) -> None:
-    """dqkv [S, M, 3W] from dz [S, M, W]; `sums` [S, B, 3W] takes its sums over each sequence."""
+    """dqkv [S, M, 3W] from dz [S, M, W], the gradient of `out`."""
     sequences = qkv.numel() // (T * qkv.shape[-1])
     shape = _shape(T, heads, dz.shape[-1], kind, BACKWARD_WARPS)
-    _backward[(sequences, heads)](qkv, out, log, dz, dqkv, sums, **shape)
+    _backward[(heads, sequences)](qkv, out, log, dz, dqkv, **shape)

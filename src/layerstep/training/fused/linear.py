@@ -27,15 +27,8 @@ def _gelu_gate(x):
 
 
 @triton.jit
-def _gelu_slope(x):
-    """d/dx x gate = gate + 2 x gate (1 - gate) u'."""
-    gate = _gelu_gate(x)
-    return gate + x * gate * (1 - gate) * (1.5957691216057308 + 0.21406444881780076 * x * x)
-
-
-@triton.jit
 def _linear(
-    x_ptr, w_ptr, b_ptr, extra_ptr, y_ptr, act_ptr, sums_ptr, P, M: tl.constexpr,
+    x_ptr, w_ptr, b_ptr, extra_ptr, y_ptr, slope_ptr, P, M: tl.constexpr,
     N: tl.constexpr, K: tl.constexpr, BACK: tl.constexpr, KIND: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
@@ -47,7 +40,7 @@ def _linear(
     else:
         inside = tl.full((BM, 1), 1, tl.int1)
     out = (s * M + row)[:, None] * N + col[None, :]
-    if KIND == "residual" or KIND == "gelu slope":  # on its way while the product is computed
+    if KIND == "residual" or KIND == "times":  # on its way while the product is computed
         extra = tl.load(extra_ptr + out, mask=inside, other=0.0)
     k = tl.arange(0, BK)
     x_at = x_ptr + (s * M + row)[:, None] * K + k[None, :]
@@ -65,19 +58,19 @@ def _linear(
     if KIND == "residual":
         tl.store(y_ptr + out, acc + extra, mask=inside)
     elif KIND == "gelu":
-        tl.store(y_ptr + out, acc.to(y_ptr.dtype.element_ty), mask=inside)
-        tl.store(act_ptr + out, (acc * _gelu_gate(acc)).to(act_ptr.dtype.element_ty), mask=inside)
-    elif KIND == "gelu slope":
-        acc *= _gelu_slope(extra.to(tl.float32))
-        tl.store(y_ptr + out, acc.to(y_ptr.dtype.element_ty), mask=inside)
-        tl.store(sums_ptr + (s * tl.cdiv(M, BM) + m) * N + col, tl.sum(acc, axis=0))
+        gate = _gelu_gate(acc)
+        tl.store(y_ptr + out, (acc * gate).to(y_ptr.dtype.element_ty), mask=inside)
+        slope = gate + acc * gate * (1 - gate) * (1.5957691216057308 + 0.21406444881780076 * acc * acc)
+        tl.store(slope_ptr + out, slope.to(slope_ptr.dtype.element_ty), mask=inside)
+    elif KIND == "times":
+        tl.store(y_ptr + out, (acc * extra.to(tl.float32)).to(y_ptr.dtype.element_ty), mask=inside)
     else:
         tl.store(y_ptr + out, acc.to(y_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _weight_gradient(
-    dy_ptr, x_ptr, g_ptr, P, LAYER, S, M: tl.constexpr,
+    dy_ptr, x_ptr, w_ptr, b_ptr, P, LAYER, S, M: tl.constexpr,
     N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     tile, batch = tl.program_id(0), tl.program_id(1)
@@ -89,14 +82,23 @@ def _weight_gradient(
     dy_at = dy_ptr + (first + row)[:, None] * N + col_n[None, :]
     x_at = x_ptr + (first + row)[:, None] * K + col_k[None, :]
     acc = tl.zeros((BN, BK), tl.float32)
+    # The bias sees an input that is always 1: sixteen columns of ones are the least a product takes.
+    ones = tl.full((BM, 16), 1.0, x_ptr.dtype.element_ty)
+    bias = tl.zeros((BN, 16), tl.float32)
     for m in range(0, M, BM):
-        inside = (m + row)[:, None] < M
-        dy = tl.load(dy_at, mask=inside, other=0.0)
-        acc = tl.dot(tl.trans(dy), tl.load(x_at, mask=inside, other=0.0), acc, input_precision="ieee")
+        if M % BM:
+            inside = (m + row)[:, None] < M
+        else:
+            inside = tl.full((BM, 1), 1, tl.int1)
+        dy = tl.trans(tl.load(dy_at, mask=inside, other=0.0))
+        acc = tl.dot(dy, tl.load(x_at, mask=inside, other=0.0), acc, input_precision="ieee")
+        bias = tl.dot(dy, ones, bias, input_precision="ieee")
         dy_at += BM * N
         x_at += BM * K
-    at = s.to(tl.int64) * P + layer * LAYER + col_n[:, None] * K + col_k[None, :]
-    tl.store(g_ptr + at, acc)
+    start = s.to(tl.int64) * P + layer * LAYER
+    tl.store(w_ptr + start + col_n[:, None] * K + col_k[None, :], acc)
+    if tile % (K // BK) == 0:
+        tl.store(b_ptr + start + col_n, tl.max(bias, axis=1))
 
 
 # Rows, columns and depth of a tile, warps, stages: chosen on an H200 by benchmarks/training_kernels.py.
@@ -104,7 +106,7 @@ TILES = {
     "": (128, 128, 64, 8, 3),
     "residual": (64, 128, 64, 4, 4),
     "gelu": (128, 128, 64, 8, 3),
-    "gelu slope": (64, 128, 64, 4, 3),
+    "times": (128, 128, 64, 8, 3),
 }
 GRADIENT_TILE = (128, 128, 64, 8, 3)  # columns of dy, columns of x, rows, warps, stages
 
@@ -118,13 +120,11 @@ def linear(
     *,
     back: bool = False,
     extra: Tensor | None = None,
-    act: Tensor | None = None,
-    sums: Tensor | None = None,
+    slope: Tensor | None = None,
 ) -> None:
     """out = x Wᵀ + b, or x W when `back`.
 
-    kind: 'residual' adds `extra`; 'gelu' stores the sum in `out` and its GELU in `act`; 'gelu slope' multiplies by
-    GELU'(extra) and stores the sums over blocks of rows in `sums` [S, row_blocks, N].
+    kind: 'residual' adds `extra`; 'times' multiplies by it; 'gelu' stores GELU of the sum, and its derivative in `slope`.
     """
     S, M, K = x.shape
     N = out.shape[-1]
@@ -133,26 +133,21 @@ def linear(
     spare = x
     _linear[(triton.cdiv(M, BM) * (N // BN), S)](
         x, weight, bias if bias is not None else spare, extra if extra is not None else spare, out,
-        act if act is not None else spare, sums if sums is not None else spare, weight.stride(0),
+        slope if slope is not None else spare, weight.stride(0),
         M=M, N=N, K=K, BACK=back, KIND=kind, BM=BM, BN=BN, BK=BK, num_warps=warps, num_stages=stages,
     )  # fmt: skip
 
 
-def weight_gradient(dy: Tensor, x: Tensor, gradient: Tensor) -> None:
-    """gradient [S, L, N, K] ← Σ_m dy[l, s, m, :] x[l, s, m, :]ᵀ. All layers at once fill the chip."""
+def weight_gradient(dy: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None:
+    """weight [S, L, N, K] ← Σ_m dy[l, s, m, :] x[l, s, m, :]ᵀ, bias [S, L, N] ← Σ_m dy[l, s, m, :], all layers at once."""
     L, S, M, N = dy.shape
     K = x.shape[-1]
     BN, BK, BM, warps, stages = GRADIENT_TILE
     BN, BK = math.gcd(N, BN), math.gcd(K, BK)
     _weight_gradient[((N // BN) * (K // BK), L * S)](
-        dy, x, gradient, gradient.stride(0), gradient.stride(1), S,
+        dy, x, weight, bias, weight.stride(0), weight.stride(1), S,
         M=M, N=N, K=K, BN=BN, BK=BK, BM=BM, num_warps=warps, num_stages=stages,
     )  # fmt: skip
-
-
-def row_blocks(M: int) -> int:
-    """Blocks of rows whose sums 'gelu slope' leaves."""
-    return triton.cdiv(M, TILES["gelu slope"][0])
 
 
 def dtype_of_products(device: torch.device) -> torch.dtype:

@@ -9,7 +9,7 @@ from torch import Tensor
 from layerstep.training.config import Run
 from layerstep.training.fused import rows, update
 from layerstep.training.fused.attention import attention, attention_backward
-from layerstep.training.fused.linear import dtype_of_products, linear, row_blocks, weight_gradient
+from layerstep.training.fused.linear import dtype_of_products, linear, weight_gradient
 from layerstep.training.stack import Layout
 
 
@@ -39,17 +39,15 @@ class FusedNetwork:
         self.stream = full(2 * L + 1, S, M, W)
         self.h1, self.h2, self.z = low(L, S, M, W), low(L, S, M, W), low(L, S, M, W)
         self.log = full(L, S, M, self.heads)
-        self.qkv, self.pre, self.act = low(L, S, M, 3 * W), low(L, S, M, 4 * W), low(L, S, M, 4 * W)
+        self.qkv, self.act, self.slope = low(L, S, M, 3 * W), low(L, S, M, 4 * W), low(L, S, M, 4 * W)
         # Gradients: of the stream (updated in place), and of every product's output, kept for the weights.
         self.d, self.dh, self.dz = full(S, M, W), low(S, M, W), low(S, M, W)
         self.d_mid, self.d_out, self.d_in = low(L, S, M, W), low(L, S, M, W), low(S, M, W)
         self.dqkv, self.dpre = low(L, S, M, 3 * W), low(L, S, M, 4 * W)
-        # Partial sums over rows: of the stream's gradient (biases of out, down, read-in), of norms, of products.
-        self.stream_sums = full(2 * L + 1, S, C, W)
+        # Partial sums over rows, of what the norms' gradients and the read-in's are sums of.
         self.norm_sums = full(2, 2 * L, S, C, W)
-        self.qkv_sums, self.pre_sums = full(L, S, B, 3 * W), full(L, S, row_blocks(M), 4 * W)
         self.embed_sums = full(S, C, d, W)
-        self.error, self.along, self.slope = full(S, B, self.T // 2), full(S, C, W), full(S, C)
+        self.error, self.along, self.error_sums = full(S, B, self.T // 2), full(S, C, W), full(S, C)
         self.g = {name: layout.view(gradient, name) for name in layout.slots if not name.startswith("blocks.")}
         self.w = {name: layout.view(weights, name) for name in layout.slots}
         self.p = {name: layout.view(self.low, name) for name in layout.slots}
@@ -84,26 +82,23 @@ class FusedNetwork:
             out = p[b + "attention.out.weight"], w[b + "attention.out.bias"]
             linear(self.z[i], *out, middle, "residual", extra=before)
             rows.norm(middle, w[b + "norm2.weight"], w[b + "norm2.bias"], self.h2[i])
-            linear(self.h2[i], p[b + "up.weight"], w[b + "up.bias"], self.pre[i], "gelu", act=self.act[i])
+            linear(self.h2[i], p[b + "up.weight"], w[b + "up.bias"], self.act[i], "gelu", slope=self.slope[i])
             linear(self.act[i], p[b + "down.weight"], w[b + "down.bias"], after, "residual", extra=middle)
 
     def _backward(self, x: Tensor, y: Tensor, points: Tensor) -> None:
         w, p, last = self.w, self.p, self.layers - 1
         rows.head(
             self.stream[-1], y, points, w["norm.weight"], w["norm.bias"], w["read_out.weight"], w["read_out.bias"],
-            self.error, self.d, self.d_out[last], self.along, self.slope, self.stream_sums[-1], self.T,
+            self.error, self.d, self.d_out[last], self.along, self.error_sums, self.T,
         )  # fmt: skip
         for i in reversed(range(self.layers)):
             b = f"blocks.{i}."
-            linear(
-                self.d_out[i], p[b + "down.weight"], None, self.dpre[i], "gelu slope",
-                back=True, extra=self.pre[i], sums=self.pre_sums[i],
-            )  # fmt: skip
+            linear(self.d_out[i], p[b + "down.weight"], None, self.dpre[i], "times", back=True, extra=self.slope[i])
             linear(self.dpre[i], p[b + "up.weight"], None, self.dh, back=True)
             self._norm_backward(2 * i + 1, w[b + "norm2.weight"], self.d_mid[i])
             linear(self.d_mid[i], p[b + "attention.out.weight"], None, self.dz, back=True)
             attention_backward(
-                self.qkv[i], self.z[i], self.log[i], self.dz, self.dqkv[i], self.qkv_sums[i],
+                self.qkv[i], self.z[i], self.log[i], self.dz, self.dqkv[i],
                 self.T, self.heads, self.kind,
             )  # fmt: skip
             linear(self.dqkv[i], p[b + "attention.qkv.weight"], None, self.dh, back=True)
@@ -112,30 +107,25 @@ class FusedNetwork:
     def _norm_backward(self, j: int, weight: Tensor, low: Tensor) -> None:
         """Through the norm in front of half-block j, into the stream's gradient."""
         dw, db = self.norm_sums[0, j], self.norm_sums[1, j]
-        rows.norm_backward(self.stream[j], self.dh, weight, self.d, low, dw, db, self.stream_sums[j])
+        rows.norm_backward(self.stream[j], self.dh, weight, self.d, low, dw, db)
 
     def _weight_gradients(self, x: Tensor, y: Tensor) -> None:
         g, layers, w = self.g, self.g_layers, self.w
-        weight_gradient(self.dqkv, self.h1, layers["attention.qkv.weight"])
-        weight_gradient(self.d_mid, self.z, layers["attention.out.weight"])
-        weight_gradient(self.dpre, self.h2, layers["up.weight"])
-        weight_gradient(self.d_out, self.act, layers["down.weight"])
-        for name, sums in {
-            "norm1.weight": self.norm_sums[0, ::2],
-            "norm1.bias": self.norm_sums[1, ::2],
-            "norm2.weight": self.norm_sums[0, 1::2],
-            "norm2.bias": self.norm_sums[1, 1::2],
-            "attention.qkv.bias": self.qkv_sums,
-            "attention.out.bias": self.stream_sums[1::2],
-            "up.bias": self.pre_sums,
-            "down.bias": self.stream_sums[2::2],
-        }.items():
-            torch.sum(sums, dim=2, out=layers[name].transpose(0, 1))
+        for name, dy, inputs in (
+            ("attention.qkv", self.dqkv, self.h1),
+            ("attention.out", self.d_mid, self.z),
+            ("up", self.dpre, self.h2),
+            ("down", self.d_out, self.act),
+        ):
+            weight_gradient(dy, inputs, layers[f"{name}.weight"], layers[f"{name}.bias"])
+        for norm, first in (("norm1", 0), ("norm2", 1)):
+            for part, sums in zip(("weight", "bias"), self.norm_sums, strict=True):
+                torch.sum(sums[first::2], dim=2, out=layers[f"{norm}.{part}"].transpose(0, 1))
         rows.embed_gradient(x, y, self.d, self.embed_sums, self.T)
         torch.sum(self.embed_sums, dim=1, out=g["read_in.weight"].transpose(1, 2))
-        torch.sum(self.stream_sums[0], dim=1, out=g["read_in.bias"])
         torch.sum(self.d.unflatten(1, (-1, self.T)), dim=1, out=g["positions"])
-        along, slope = self.along.sum(1), self.slope.sum(1, keepdim=True)
+        torch.sum(g["positions"], dim=1, out=g["read_in.bias"])
+        along, slope = self.along.sum(1), self.error_sums.sum(1, keepdim=True)
         read_out = w["read_out.weight"].squeeze(1)
         torch.mul(along, read_out, out=g["norm.weight"])
         torch.mul(slope, read_out, out=g["norm.bias"])

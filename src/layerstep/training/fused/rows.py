@@ -81,7 +81,7 @@ def _norm(
 
 @triton.jit
 def _norm_backward(
-    x_ptr, dh_ptr, w_ptr, d_ptr, low_ptr, dw_ptr, db_ptr, sums_ptr, M, P,
+    x_ptr, dh_ptr, w_ptr, d_ptr, low_ptr, dw_ptr, db_ptr, M, P,
     W: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, EPS: tl.constexpr,
 ):  # fmt: skip
     chunk, s = tl.program_id(0), tl.program_id(1)
@@ -89,7 +89,6 @@ def _norm_backward(
     w = tl.load(w_ptr + s * P + col)[None, :]
     dw = tl.zeros((BLOCK, W), tl.float32)
     db = tl.zeros((BLOCK, W), tl.float32)
-    total = tl.zeros((BLOCK, W), tl.float32)
     for start in range(0, CHUNK, BLOCK):
         row = chunk * CHUNK + start + tl.arange(0, BLOCK)
         at, inside = (s * M + row)[:, None] * W + col[None, :], row[:, None] < M
@@ -100,17 +99,15 @@ def _norm_backward(
         tl.store(low_ptr + at, d.to(low_ptr.dtype.element_ty), mask=inside)
         dw += dh * unit
         db += dh
-        total += d
     at = (s * tl.cdiv(M, CHUNK) + chunk) * W + col
     tl.store(dw_ptr + at, tl.sum(dw, axis=0))
     tl.store(db_ptr + at, tl.sum(db, axis=0))
-    tl.store(sums_ptr + at, tl.sum(total, axis=0))
 
 
 @triton.jit
 def _head(
     x_ptr, y_ptr, points_ptr, nw_ptr, nb_ptr, w_ptr, b_ptr,
-    error_ptr, d_ptr, low_ptr, along_ptr, slope_ptr, sums_ptr, M, T, P, B, STRIDE,
+    error_ptr, d_ptr, low_ptr, along_ptr, slope_ptr, M, T, P, B, STRIDE,
     W: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, EPS: tl.constexpr,
 ):  # fmt: skip
     chunk, s = tl.program_id(0), tl.program_id(1)
@@ -121,7 +118,6 @@ def _head(
     points = tl.load(points_ptr + s * STRIDE)
     along = tl.zeros((BLOCK, W), tl.float32)
     slopes = tl.zeros((BLOCK,), tl.float32)
-    total = tl.zeros((BLOCK, W), tl.float32)
     for start in range(0, CHUNK, BLOCK):
         row = chunk * CHUNK + start + tl.arange(0, BLOCK)
         at, inside = (s * M + row)[:, None] * W + col[None, :], row[:, None] < M
@@ -137,11 +133,9 @@ def _head(
         tl.store(low_ptr + at, d.to(low_ptr.dtype.element_ty), mask=inside)
         along += slope[:, None] * unit
         slopes += slope
-        total += d
     at = s * tl.cdiv(M, CHUNK) + chunk
     tl.store(along_ptr + at * W + col, tl.sum(along, axis=0))
     tl.store(slope_ptr + at, tl.sum(slopes, axis=0))
-    tl.store(sums_ptr + at * W + col, tl.sum(total, axis=0))
 
 
 def chunks(M: int) -> int:
@@ -182,25 +176,23 @@ def norm(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor) -> None:
     )
 
 
-def norm_backward(
-    x: Tensor, dh: Tensor, weight: Tensor, d: Tensor, low: Tensor, dw: Tensor, db: Tensor, sums: Tensor
-) -> None:
-    """d += ∂LayerNorm·dh, copied to `low`; dw, db, sums [S, chunks, W] ← partial sums of dh·unit, dh and d."""
+def norm_backward(x: Tensor, dh: Tensor, weight: Tensor, d: Tensor, low: Tensor, dw: Tensor, db: Tensor) -> None:
+    """d += ∂LayerNorm·dh, copied to `low`; dw, db [S, chunks, W] ← partial sums of dh·unit and dh."""
     S, M, W = x.shape
     _norm_backward[(chunks(M), S)](
-        x, dh, weight, d, low, dw, db, sums, M, weight.stride(0),
+        x, dh, weight, d, low, dw, db, M, weight.stride(0),
         W=W, CHUNK=CHUNK, BLOCK=BACK_BLOCK, EPS=EPS, num_warps=BACK_WARPS,
     )  # fmt: skip
 
 
 def head(
     x: Tensor, y: Tensor, points: Tensor, norm_weight: Tensor, norm_bias: Tensor, weight: Tensor, bias: Tensor,
-    error: Tensor, d: Tensor, low: Tensor, along: Tensor, slope: Tensor, sums: Tensor, T: int,
+    error: Tensor, d: Tensor, low: Tensor, along: Tensor, slope: Tensor, T: int,
 ) -> None:  # fmt: skip
     """error [S, B, N+1] ← prediction - y; d [S, M, W] ← ∂loss/∂x; along, slope ← Σ ∂loss/∂prediction (unit, 1)."""
     S, M, W = x.shape
     _head[(chunks(M), S)](
-        x, y, points, norm_weight, norm_bias, weight, bias, error, d, low, along, slope, sums,
+        x, y, points, norm_weight, norm_bias, weight, bias, error, d, low, along, slope,
         M, T, weight.stride(0), M // T, points.stride(0),
         W=W, CHUNK=CHUNK, BLOCK=BACK_BLOCK, EPS=EPS, num_warps=BACK_WARPS,
     )  # fmt: skip

@@ -21,8 +21,8 @@ def draw_chunk(
     """x and noisy y of the steps CHUNK·chunk .. CHUNK·(chunk+1)-1 of `run`: y = L g, L Lᵀ = K + sigma² I."""
     points, d = run.task.N + 1, run.task.d
     z = _standard_normals(run.seed, chunk, (CHUNK * run.batch, points, d + 1), dtype, device)
-    x, y = draw(run.task, z)
-    return x.unflatten(0, (CHUNK, run.batch)), y.unflatten(0, (CHUNK, run.batch))
+    x, y = (t.to(device).unflatten(0, (CHUNK, run.batch)) for t in draw(run.task, z))
+    return x, y
 
 
 def draw(task: Task, z: Float[Tensor, "B M d1"]) -> tuple[Float[Tensor, "B M d"], Float[Tensor, "B M"]]:
@@ -38,12 +38,12 @@ def draw(task: Task, z: Float[Tensor, "B M d1"]) -> tuple[Float[Tensor, "B M d"]
 def _standard_normals(
     seed: int, chunk: int, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
-    """Counter-based on every device. CUDA draws its own stream; the others share the CPU's.
+    """Counter-based on every device: CUDA draws a stream of its own, all others draw the CPU's, on the CPU.
 
     Stream 4 is used by nothing else, so that evaluation prompts never appear in training.
     """
     if device.type != "cuda":
-        return normals(seed, chunk, 4, shape).to(device=device, dtype=dtype)
+        return normals(seed, chunk, 4, shape).to(dtype)
     # CUDA's Philox generator keys on all 64 bits of the seed (the CPU's Mersenne Twister keeps only 32).
     key = int.from_bytes(hashlib.sha256(f"{seed},{chunk}".encode()).digest()[:8], "little", signed=True)
     generator = torch.Generator(device).manual_seed(key)

@@ -60,6 +60,7 @@ def _linear(
     elif KIND == "gelu":
         gate = _gelu_gate(acc)
         tl.store(y_ptr + out, (acc * gate).to(y_ptr.dtype.element_ty), mask=inside)
+        # d/dx x gate = gate + 2 x gate (1 - gate) u', worked out here while the gate is at hand.
         slope = gate + acc * gate * (1 - gate) * (1.5957691216057308 + 0.21406444881780076 * acc * acc)
         tl.store(slope_ptr + out, slope.to(slope_ptr.dtype.element_ty), mask=inside)
     elif KIND == "times":
@@ -124,7 +125,7 @@ def linear(
 ) -> None:
     """out = x Wᵀ + b, or x W when `back`.
 
-    kind: 'residual' adds `extra`; 'times' multiplies by it; 'gelu' stores GELU of the sum, and its derivative in `slope`.
+    kind: 'residual' adds `extra`, 'times' multiplies by it, 'gelu' stores GELU of the sum and its slope in `slope`.
     """
     S, M, K = x.shape
     N = out.shape[-1]
@@ -139,7 +140,7 @@ def linear(
 
 
 def weight_gradient(dy: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None:
-    """weight [S, L, N, K] ← Σ_m dy[l, s, m, :] x[l, s, m, :]ᵀ, bias [S, L, N] ← Σ_m dy[l, s, m, :], all layers at once."""
+    """weight [S, L, N, K] ← Σ_m dy[l, s, m] x[l, s, m]ᵀ and bias [S, L, N] ← Σ_m dy[l, s, m], all layers at once."""
     L, S, M, N = dy.shape
     K = x.shape[-1]
     BN, BK, BM, warps, stages = GRADIENT_TILE

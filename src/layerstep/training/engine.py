@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import InputError, require
-from layerstep.training.adamw import adamw, table
+from layerstep.training.adamw import COLUMNS, adamw, table
 from layerstep.training.config import Run
 from layerstep.training.gpt import GPT
 from layerstep.training.plain import PlainNetwork
@@ -73,7 +73,7 @@ class Engine:
         S, B, M, d = len(runs), run.batch, run.task.N + 1, run.task.d
         make = {"dtype": self.dtype, "device": device}
         self.x, self.y = torch.zeros(CHUNK, S, B, M, d, **make), torch.zeros(CHUNK, S, B, M, **make)
-        self.numbers = table(runs, range(CHUNK)).to(**make)
+        self.numbers = torch.zeros(CHUNK, S, len(COLUMNS), **make)
         self.losses = torch.zeros(CHUNK, S, 2, **make)
         self.at = torch.zeros(1, dtype=torch.int64, device=device)
         self.chunk = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -59,11 +60,12 @@ def train(
     folder = FilePath(out)
     folders = [folder] if isinstance(run, Run) else [folder / each.name for each in runs]
     _claim(folder, runs, resume, where)
-    engine = Engine(runs, where, fused)
-    checkpoint = load_checkpoint(folder / CHECKPOINTS, runs) if resume else None
-    if checkpoint is not None:
-        engine.restore(checkpoint[1], checkpoint[0])
-    _Loop(engine, folder, folders, checkpoint_seconds, snapshots, on_log).run(progress)
+    with torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
+        engine = Engine(runs, where, fused)
+        checkpoint = load_checkpoint(folder / CHECKPOINTS, runs) if resume else None
+        if checkpoint is not None:
+            engine.restore(checkpoint[1], checkpoint[0])
+        _Loop(engine, folder, folders, checkpoint_seconds, snapshots, on_log).run(progress)
     models = [engine.gpt(s) for s in range(len(runs))]
     return models[0] if isinstance(run, Run) else models
 
@@ -78,7 +80,7 @@ def _claim(folder: FilePath, runs: list[Run], resume: bool, device: torch.device
         if not resume:
             raise InputError(f"out = {folder}: this run was started there. Pass resume, or choose another folder.")
         return
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
         raise InputError(f"out = {folder}: is not empty and holds no run. Choose another folder.")
     write_json(
         about,

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerstep.errors import require, require_positive
+from layerstep.solvers.powers import momentum_sums
 from layerstep.solvers.solver import Solver
 from layerstep.solvers.system import System
 
@@ -34,25 +35,28 @@ class Chebyshev(Solver):
         return "Chebyshev"
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
-        spectrum = system.row_sum
-        s = spectrum.values
+        s = system.row_sum.values
         lo = s[:, :1] if self.lo is None else torch.full_like(s[:, :1], self.lo)
         hi = s[:, -1:] if self.hi is None else torch.full_like(s[:, :1], self.hi)
-        # One eigenvalue only (n = 1): any small width makes the first step exact.
-        delta = ((hi - lo) / 2).clamp_min(1e-12 * float(hi.max()))
-        theta = (hi + lo) / 2
-        error = chebyshev_ratio((theta - s) / delta, theta / delta, steps)
-        return spectrum.sum((1 - error) / s.unsqueeze(-1))
+        g = system.row_sum.weights / s
+        return g.sum(-1, keepdim=True) - chebyshev_sums(g, s, lo, hi, steps)
 
 
-def chebyshev_ratio(
-    x: Float[Tensor, "B n"], sigma: Float[Tensor, "B 1"], steps: Int[Tensor, "T"]
-) -> Float[Tensor, "B n T"]:
-    """T_t(x) / T_t(sigma) for sigma > 1, any real x, any t, without overflow."""
-    t = steps.to(x)
-    inside = torch.cos(t * torch.acos(x.clamp(-1, 1)).unsqueeze(-1))
-    growth = torch.acosh(x.abs().clamp_min(1)).unsqueeze(-1)
-    sign = torch.where((x < 0).unsqueeze(-1) & (t % 2 == 1), -1.0, 1.0).to(x)
-    top = torch.where(x.abs().unsqueeze(-1) <= 1, inside, sign * (1 + torch.exp(-2 * t * growth)) / 2)
-    fall = torch.acosh(sigma).unsqueeze(-1)
-    return top * torch.exp(t * (growth - fall)) * 2 / (1 + torch.exp(-2 * t * fall))
+def chebyshev_sums(
+    weights: Float[Tensor, "B n"],
+    s: Float[Tensor, "B n"],
+    lo: Float[Tensor, "B 1"],
+    hi: Float[Tensor, "B 1"],
+    steps: Int[Tensor, "T"],
+) -> Float[Tensor, "B T"]:
+    """sum_k weights_k T_t(x_k) / T_t(σ), x = (θ - s) / δ, σ = θ / δ, for every t in `steps`, without overflow.
+
+    With ρ = σ + √(σ² - 1): T_t(σ) = ρ^t (1 + ρ^-2t) / 2, and T_t(x) / ρ^t obeys e(t+1) = 2x/ρ e(t) - e(t-1)/ρ².
+    """
+    # One eigenvalue only (n = 1): any small width makes the first step exact.
+    theta, delta = (hi + lo) / 2, ((hi - lo) / 2).clamp_min(1e-12 * float(hi.max()))
+    sigma = theta / delta
+    rho = sigma + ((sigma - 1) * (sigma + 1)).sqrt()
+    x = (theta - s) / delta / rho
+    bounded = momentum_sums(weights, 2 * x, (rho**-2).expand_as(s), x, steps)
+    return bounded * 2 / (1 + torch.exp(-2 * steps.to(s) * rho.log()))

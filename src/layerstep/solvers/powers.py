@@ -32,7 +32,7 @@ def power_sums(weights: Weights, decrement: Float[Tensor, "B n"], steps: Steps) 
         value = torch.exp(size * exponents.to(size))
         return torch.where(negative & (exponents % 2 == 1), -value, value) if any_negative else value
 
-    high, low, pick = _split(steps)
+    high, low, pick = _split(steps, waste=4)
     return ((weights.unsqueeze(-1) * powers(high)).mT @ powers(low)).flatten(1)[:, pick]
 
 
@@ -43,7 +43,8 @@ def momentum_sums(
 
     The shift C: e(t) -> e(t+1) obeys C² = a C - b, so C^h = p C + r with numbers p, r: e(h + l) = p e(l+1) + r e(l).
     """
-    high, low, pick = _split(steps)
+    # A power costs tens of small operations here and a column of the table next to none: split almost any steps.
+    high, low, pick = _split(steps, waste=64)
     p, r = _shift_powers(a, b, high)
     p_low, r_low = _shift_powers(a, b, low)
     now = p_low * first.unsqueeze(-1) + r_low
@@ -83,12 +84,15 @@ def _shift_powers(a: Float[Tensor, "B n"], b: Float[Tensor, "B n"], exponents: I
     return torch.stack(p, -1), torch.stack(r, -1)
 
 
-def _split(steps: Steps) -> tuple[Tensor, Tensor, Tensor | slice]:
-    """Exponents `high` (multiples of m) and `low` (below m) whose sums hold all steps, and where in their table."""
+def _split(steps: Steps, waste: int) -> tuple[Tensor, Tensor, Tensor | slice]:
+    """Exponents `high` (multiples of m) and `low` (below m) whose sums hold all steps, and where in their table.
+
+    Scattered steps share few powers: a table of more than `waste` entries a step is not worth its while.
+    """
     m = math.isqrt(int(steps[-1])) + 1
     high, row = torch.unique(steps // m * m, return_inverse=True)
     low, column = torch.unique(steps % m, return_inverse=True)
-    if len(high) * len(low) > 4 * len(steps):  # scattered steps share no powers: take each as it is
+    if len(high) * len(low) > waste * len(steps):
         return steps.new_zeros(1), steps, slice(None)
     pick = row * len(low) + column
     consecutive = bool((pick == torch.arange(len(pick), device=pick.device)).all())

@@ -1,6 +1,7 @@
 """Calibration: judge every planted model, count right answers and false claims, set the threshold, write the record.
 
-    python -m layerstep.measurement.calibration        # all seeds and laws; rewrites calibration.json
+    python -m layerstep.measurement.calibration --jobs 2     # all seeds and laws; rewrites calibration.json
+    python -m layerstep.measurement.calibration --show       # the tables of the shipped record
 
 The V limit is set on one seed and the error rates are reported on two others, with other prompts, schedules,
 bandwidths, ridges and noise. Every inside model is judged twice: with the full library, and with its own class taken
@@ -13,7 +14,9 @@ import argparse
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
 from typing import Any
 
 import torch
@@ -23,12 +26,12 @@ from layerstep.measurement.decision import IDENTIFIED, Judgement, Rule, decide, 
 from layerstep.measurement.evidence import Instrument
 from layerstep.measurement.library import Library
 from layerstep.measurement.panel import Planted, panel
-from layerstep.measurement.record import RECORD
+from layerstep.measurement.record import RECORD, read_record
 from layerstep.tasks import Task, sample
 
 VERSION = 1
 LAWS = ("sphere", "uniform", "gaussian")
-CALIBRATION_SEED, TEST_SEEDS = 11, (12, 13)
+CALIBRATION_SEED, TEST_SEEDS = 11, (14, 15)
 V_LIMITS = (0.004, 0.006, 0.008, 0.01, 0.012, 0.015, 0.02, 0.03)
 
 
@@ -65,7 +68,7 @@ def judge_panel(
     parts: bool = True,
     instrument: Instrument | None = None,
 ) -> list[Row]:
-    """All judgements on one law and seed. parts=True adds windows of four layers and single layers."""
+    """All judgements on one law and seed. parts=True adds windows of four layers and single layers, with noise."""
     rule = rule or Rule()
     task = Task(inputs=law)
     prompts = sample(task, sequences, seed)
@@ -85,7 +88,7 @@ def judge_panel(
         add("overall", planted.solver, judge(evidence, rule, seed=seed))
         if planted.group == "inside" and planted.solver is not None:
             add("removed", None, judge(evidence, rule, without=[planted.solver], seed=seed))
-        if parts:
+        if parts and planted.noise != "none":
             for first in range(0, L, 4):
                 truths = set(planted.truth[first : first + 4])
                 truth = planted.truth[first] if len(truths) == 1 else None
@@ -147,16 +150,17 @@ def calibrate(
     calibration_seed: int = CALIBRATION_SEED,
     test_seeds: Sequence[int] = TEST_SEEDS,
     sequences: int = 256,
+    jobs: int = 1,
     progress: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """The whole procedure; the record it returns is what `identify` reads its thresholds and error rates from."""
-    rows: dict[int, list[Row]] = {}
+    rows: dict[int, list[Row]] = defaultdict(list)
     start = time.time()
-    for seed in (calibration_seed, *test_seeds):
-        rows[seed] = []
-        for law in laws:
-            rows[seed] += judge_panel(law, seed, sequences=sequences)
-            progress(f"seed {seed}, {law}: {len(rows[seed])} judgements, {time.time() - start:.0f} s")
+    work = [(law, seed, sequences) for seed in (calibration_seed, *test_seeds) for law in laws]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for (law, seed, _), judged in zip(work, pool.map(_judge_panel, work), strict=True):
+            rows[seed] += judged
+            progress(f"seed {seed}, {law}: {len(judged)} judgements, {time.time() - start:.0f} s")
     rule = choose_limit(rows[calibration_seed], Rule())
     test = [row for seed in test_seeds for row in rows[seed]]
     inside = [row.V for row in test if row.scope == "overall" and row.group == "inside"]
@@ -192,6 +196,50 @@ def calibrate(
     }
 
 
+def show(record: dict[str, Any]) -> str:
+    """The record as the tables of the documentation."""
+    lines = ["| | calibration seed | test seeds |", "|---|---|---|"]
+    names = {"inside": "inside: right class", "removed": "own class left out: claims", "outside": "outside: claims"}
+    pair = [record[part]["overall"] for part in ("calibration", "test")]
+    for key, words in (names | {"false": "**all false claims**"}).items():
+        cells = [f"{part[key].get('right', part[key].get('claims'))} of {part[key]['of']}" for part in pair]
+        lines.append(f"| {words} | {cells[0]} | {cells[1]} |")
+    lines.append(f"| inside: wrong class | {pair[0]['inside']['wrong']} | {pair[1]['inside']['wrong']} |")
+    for scope, words in (("window", "four layers"), ("layer", "one layer")):
+        parts = [record[part][scope] for part in ("calibration", "test")]
+        right = [f"{part['inside']['right']} of {part['inside']['of']}" for part in parts]
+        wrong = [
+            f"{part['inside']['wrong'] + part['outside']['claims']} of {part['inside']['of'] + part['outside']['of']}"
+            for part in parts
+        ]
+        lines += [
+            f"| {words}: right class | {right[0]} | {right[1]} |",
+            f"| {words}: false | {wrong[0]} | {wrong[1]} |",
+        ]
+    lines += ["", "| V limit (test seeds) | right | false claims |", "|---|---|---|"]
+    for limit, counts in record["limits"].items():
+        inside, false = counts["inside"], counts["false"]
+        mark = "**" if float(limit) == record["rule"]["v_limit"] else ""
+        cells = f"{inside['right']} of {inside['of']} | {false['claims']} of {false['of']}"
+        lines.append(f"| {mark}{limit}{mark} | {cells} |")
+    quantiles = record["V_quantiles"]
+    shown = {key: ", ".join(f"{name} {value:.4f}" for name, value in part.items()) for key, part in quantiles.items()}
+    lines += ["", f"V inside: {shown['inside']}. V outside or with the own class left out: {shown['outside']}."]
+    lines += ["", "| planted model | answers (test seeds) |", "|---|---|"]
+    for name, counts in record["confusion"].items():
+        answers = ", ".join(
+            f"{answer} {number}" for answer, number in sorted(counts.items(), key=lambda item: -item[1])
+        )
+        lines.append(f"| {name} | {answers} |")
+    return "\n".join(lines)
+
+
+def _judge_panel(work: tuple[str, int, int]) -> list[Row]:
+    torch.set_num_threads(1)
+    law, seed, sequences = work
+    return judge_panel(law, seed, sequences=sequences)
+
+
 def _q(*levels: float) -> torch.Tensor:
     return torch.tensor(levels)
 
@@ -199,9 +247,14 @@ def _q(*levels: float) -> torch.Tensor:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sequences", type=int, default=256)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--out", default=str(RECORD))
+    parser.add_argument("--show", action="store_true", help="print the tables of the shipped record, run nothing")
     arguments = parser.parse_args()
-    write_json(arguments.out, calibrate(sequences=arguments.sequences))
+    if arguments.show:
+        print(show(read_record()))
+        return
+    write_json(arguments.out, calibrate(sequences=arguments.sequences, jobs=arguments.jobs))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The dictionary: generic features of (X, y) that predict the remainder of a wrong answer, whatever the right one is.
 
-72 features, each a number per (sequence, context length), most of them linear in y:
+76 features, each a number per (sequence, context length), most of them linear in y:
 - the components of exact KRR in 7 spectral bands of D^-1/2 (K + lam I) D^-1/2, and in 5 bands at narrower and wider
-  bandwidths; in 7 bands of the plain spectrum; kernel averages of four sharpnesses;
+  bandwidths; in 7 bands of the plain spectrum; kernel averages of four sharpnesses; KRR with a rougher kernel;
 - what depends on the order of the examples: averages weighted by recency, KRR on either half, the last label;
 - all but the plain bands also times log n, and the first bands and the averages times (mean y² - its expectation).
 """
@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.solvers.system import Batch, Spectrum, System
+from layerstep.solvers.system import Batch, Spectrum, System, ridge
 from layerstep.tasks import Prompts, Task
 
 SEVEN = (0.0, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, math.inf)  # edges in s, the spectrum of the row-sum system
@@ -27,6 +27,7 @@ PLAIN = (0.0, 1e-2, 3e-2, 0.1, 0.3, 1.0, 5.0, math.inf)  # edges in the eigenval
 OTHER_BANDWIDTHS = (0.75, 1.4)
 SHARPNESS = (0.3, 1.0, 3.0, 9.0)
 RECENT_SHARPNESS = (0.5, 2.0, 8.0)
+ROUGH_RIDGES = (4.0, 100.0)  # of the exponential kernel exp(-|x - x'| / v), in units of lam
 
 
 def dictionary(prompts: Prompts, task: Task, contexts: Sequence[int]) -> Float[Tensor, "F B C"]:
@@ -34,9 +35,10 @@ def dictionary(prompts: Prompts, task: Task, contexts: Sequence[int]) -> Float[T
     prompts = prompts.to(torch.float64, "cpu")
     batch = Batch.of(prompts, task)
     others = [Batch.of(prompts, replace(task, v=ratio * task.v)) for ratio in OTHER_BANDWIDTHS]
+    gram = torch.exp(-torch.cdist(prompts.x, prompts.x) / task.v)
     middle = math.log(contexts[len(contexts) // 2])
     columns = [
-        torch.stack(list(_features(batch.system(n), [other.system(n) for other in others], math.log(n) - middle)))
+        torch.stack(list(_features(batch.system(n), [other.system(n) for other in others], gram, math.log(n) - middle)))
         for n in contexts
     ]
     features = torch.stack(columns, dim=-1)
@@ -44,7 +46,9 @@ def dictionary(prompts: Prompts, task: Task, contexts: Sequence[int]) -> Float[T
     return features / size.clamp_min(torch.finfo(features.dtype).tiny)
 
 
-def _features(system: System, others: Sequence[System], log_n: float) -> Iterator[Float[Tensor, "B"]]:
+def _features(
+    system: System, others: Sequence[System], gram: Float[Tensor, "B M M"], log_n: float
+) -> Iterator[Float[Tensor, "B"]]:
     bands = list(_bands(system.row_sum, system.row_sum.values, SEVEN))
     wider = [band for other in others for band in _bands(other.row_sum, other.row_sum.values, FIVE)]
     averages = [_average(system.k**beta, system.y) for beta in SHARPNESS]
@@ -53,7 +57,8 @@ def _features(system: System, others: Sequence[System], log_n: float) -> Iterato
     half = (system.n + 1) // 2
     order = [*recent, _krr(system, slice(0, half)), _krr(system, slice(system.n - half, system.n))]
     order.append(system.k[:, -1] * system.y[:, -1])
-    for feature in (*bands, *wider, *averages, *order):
+    rough = [_krr(system, slice(None), gram, lam * system.lam) for lam in ROUGH_RIDGES]
+    for feature in (*bands, *wider, *averages, *order, *rough):
         yield feature
         yield feature * log_n
     yield from _bands(system.plain, system.plain.values + system.lam, PLAIN)
@@ -73,7 +78,10 @@ def _average(weights: Float[Tensor, "B n"], y: Float[Tensor, "B n"]) -> Float[Te
     return (weights * y).sum(-1) / weights.sum(-1).clamp_min(torch.finfo(y.dtype).tiny)
 
 
-def _krr(system: System, part: slice) -> Float[Tensor, "B"]:
-    """Exact KRR on a part of the context."""
-    w = torch.linalg.solve(system.A[:, part, part], system.y[:, part].unsqueeze(-1)).squeeze(-1)
-    return (system.k[:, part] * w).sum(-1)
+def _krr(system: System, part: slice, gram: Tensor | None = None, lam: float | None = None) -> Float[Tensor, "B"]:
+    """Exact KRR on a part of the context, with the system's kernel matrix and ridge or others."""
+    gram = system.batch.gram if gram is None else gram
+    K, k = gram[:, : system.n, : system.n][:, part, part], gram[:, system.n, : system.n][:, part]
+    A = ridge(K, system.lam if lam is None else lam)
+    w = torch.linalg.solve(A, system.y[:, part].unsqueeze(-1)).squeeze(-1)
+    return (k * w).sum(-1)

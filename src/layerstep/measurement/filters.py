@@ -22,6 +22,8 @@ RESAMPLES = 100
 POWERS = (0.5, 0.75, 1.0, 1.5, 2.0)
 INVERSE_M = (0.0, 0.25, 0.5, 1.0)
 NORMALISATIONS = ("row sums", "largest eigenvalue", "fixed")
+SHAPES = tuple(itertools.product(POWERS, INVERSE_M))
+TAU = torch.logspace(-1, 7, 97, dtype=torch.float64)
 BINS = torch.logspace(-7, 0.05, 128, dtype=torch.float64)  # of s, on which filters are evaluated
 
 
@@ -30,12 +32,13 @@ class Slopes:
     """g [L] = slope of log max(t*, .5) on log n, t*(l, n) the best step of preconditioned Richardson at that n alone.
 
     0 for a normalised iteration, about 1 for a fixed step or a ridge. A wrong bandwidth imitates the second, so g
-    is given at the fitted v and at its two neighbours: v [3], g [3, L], sd [3, L] by bootstrap.
+    is given at the fitted v and at its neighbours on the grid: v [K], g [K, L], sd [K, L] by bootstrap.
     """
 
-    v: Float[Tensor, "3"]
-    g: Float[Tensor, "3 L"]
-    sd: Float[Tensor, "3 L"]
+    fitted: float
+    v: Float[Tensor, "K"]
+    g: Float[Tensor, "K L"]
+    sd: Float[Tensor, "K L"]
 
 
 def slopes(evidence: Evidence, judgement: Judgement, *, seed: int) -> Slopes | None:
@@ -43,8 +46,8 @@ def slopes(evidence: Evidence, judgement: Judgement, *, seed: int) -> Slopes | N
     library = evidence.library
     centre = library.candidates[judgement.fit("richardson").candidates[0]]
     grid = sorted({c.v for c in library.candidates})
-    place = min(max(grid.index(centre.v), 1), len(grid) - 2)
-    near = [library.find("richardson", grid[place + step]) for step in (-1, 0, 1)]
+    place = grid.index(centre.v)
+    near = [library.find("richardson", v) for v in grid[max(place - 1, 0) : place + 2]]
     n = torch.tensor(library.contexts, dtype=torch.float64)
     long = n >= 0.15 * n[-1]
     if int(long.sum()) < 3:
@@ -61,7 +64,8 @@ def slopes(evidence: Evidence, judgement: Judgement, *, seed: int) -> Slopes | N
         slope = steps[sums.argmin(2)] @ log_n / log_n.square().sum()  # [R, L]
         g.append(slope[0])
         sd.append(slope[1:].std(0))
-    return Slopes(v=torch.tensor([c.v for c in near], dtype=torch.float64), g=torch.stack(g), sd=torch.stack(sd))
+    at = torch.tensor([candidate.v for candidate in near], dtype=torch.float64)
+    return Slopes(fitted=centre.v, v=at, g=torch.stack(g), sd=torch.stack(sd))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,54 +87,46 @@ class FilterFit:
 
 
 def fit_filter(evidence: Evidence, judgement: Judgement, *, seed: int) -> FilterFit:
-    """The best filter over usable layers, with v free over the values fitted by the families nearest to the path."""
+    """The filter with the least mean U over usable layers; v is one of those that the three nearest families fitted."""
     usable = torch.isin(evidence.layers, torch.tensor(judgement.usable, dtype=torch.float64))
-    values, total = evidence.values[usable], evidence.distance[usable]
-    shapes = list(itertools.product(POWERS, INVERSE_M))
-    tau = torch.logspace(-1, 7, 60, dtype=torch.float64)
-    table = torch.stack([_filter(BINS, tau, p, inverse) for p, inverse in shapes]).flatten(0, 1).T  # [bins, F tau]
-    best = None
-    for v in sorted({v for fit in judgement.fits[:6] for v in fit.v}):
-        for name in NORMALISATIONS:
-            components = _components(evidence, v, name)  # [B, C, bins]
-            path = components @ table  # [B, C, F tau]
-            square = torch.einsum("bcf,bcf->bf", path, path)
-            cross = torch.stack([torch.einsum("bc,bcf->bf", layer, path) for layer in values])
-            loss = (values.square().sum(-1).unsqueeze(-1) - 2 * cross + square).clamp_min(0)  # [L, B, F tau]
-            U = loss.sum(1).unflatten(-1, (len(shapes), len(tau))) / total.sum(1)[:, None, None]
-            mean = U.amin(-1).mean(0)
-            if best is None or mean.min() < best[0]:
-                best = (float(mean.min()), v, name, int(mean.argmin()), U, components)
-    assert best is not None
-    U_best, v, name, shape, U, components = best
-    support = _support(evidence, values, total, v, shapes, tau, table, name, seed)
-    p, inverse = shapes[shape]
+    values, total = evidence.values[usable].float(), evidence.distance[usable].float()
+    table = torch.cat([_filter(BINS, TAU, p, inverse) for p, inverse in SHAPES]).T.float()  # [K, shapes tau]
+    losses = {}
+    for v in {v for fit in judgement.fits[:3] for v in fit.v}:
+        components = [_components(evidence, v, name) for name in NORMALISATIONS]
+        loss = torch.stack([_losses(values, part.float() @ table) for part in components])  # [3, L, B, shapes tau]
+        U = _mean_U(loss, total, torch.ones(1, total.shape[1]))[0]
+        losses[v] = (float(U.min()), U, loss, components)
+    v = min(losses, key=lambda v: losses[v][0])
+    least, U, loss, components = losses[v]
+    place, shape = divmod(int(U.argmin()), len(SHAPES))
+    support = _mean_U(loss, total, torch.from_numpy(_counts(total.shape[1], seed)).float()).amin(-1).argmin(-1)
+    each = loss[place].sum(1).unflatten(-1, (len(SHAPES), len(TAU)))[:, shape]
+    p, inverse = SHAPES[shape]
     return FilterFit(
-        normalisation=name,
+        normalisation=NORMALISATIONS[place],
         p=p,
         inverse_m=inverse,
         v=v,
-        support=support,
-        U=U_best,
-        tau=tau[U[:, shape].argmin(-1)],
-        free=_free_bands(components, values, total),
+        support=float((support == place).double().mean()),
+        U=least,
+        tau=TAU[each.argmin(-1)],
+        free=_free_bands(components[place], evidence.values[usable], evidence.distance[usable]),
     )
 
 
-def _support(evidence: Evidence, values, total, v: float, shapes, tau, table, chosen: str, seed: int) -> float:
-    """Share of resamples of the sequences in which the chosen normalisation is still the best at this v."""
-    draws = torch.from_numpy(_counts(values.shape[1], seed))
-    scores = []
-    for name in NORMALISATIONS:
-        path = _components(evidence, v, name) @ table
-        square = torch.einsum("bcf,bcf->bf", path, path)
-        U = []
-        for layer, distance in zip(values, total, strict=True):
-            loss = layer.square().sum(-1, keepdim=True) - 2 * torch.einsum("bc,bcf->bf", layer, path) + square
-            U.append((draws @ loss).unflatten(-1, (len(shapes), len(tau))).amin(-1) / (draws @ distance)[:, None])
-        scores.append(torch.stack(U).mean(0).amin(-1))
-    winner = torch.stack(scores).argmin(0)
-    return float((winner == NORMALISATIONS.index(chosen)).double().mean())
+def _losses(values: Float[Tensor, "L B C"], path: Float[Tensor, "B C F"]) -> Float[Tensor, "L B F"]:
+    """sum_n (M_l - path)² of every sequence."""
+    cross = torch.einsum("lbc,bcf->lbf", values, path)
+    return (values.square().sum(-1, keepdim=True) - 2 * cross + path.square().sum(1)).clamp_min(0)
+
+
+def _mean_U(
+    loss: Float[Tensor, "K L B F"], total: Float[Tensor, "L B"], draws: Float[Tensor, "R B"]
+) -> Float[Tensor, "R K S"]:
+    """mean_l min_tau U_l of every normalisation and shape, for every resample of the sequences."""
+    sums = torch.einsum("rb,klbf->rklf", draws, loss).unflatten(-1, (len(SHAPES), len(TAU)))
+    return (sums.amin(-1) / (draws @ total.T)[:, None, :, None]).mean(2)
 
 
 def _filter(s: Float[Tensor, "K"], tau: Float[Tensor, "T"], p: float, inverse_m: float) -> Float[Tensor, "T K"]:

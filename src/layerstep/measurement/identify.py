@@ -64,8 +64,8 @@ def identify(
         words = f"{path.B} sequences are too few for an interval: give at least {FEWEST}, better 256"
         return Verdict.nothing(words, path, task, rule, seed)
     contexts = _contexts(path, prompts) if instrument is None else list(instrument.library.contexts)
+    keep, remarks = _readable(path, prompts)
     values = _at(path, contexts)
-    keep, remarks = _readable(values, prompts, path.stages)
     if not keep.any():
         return Verdict.nothing("; ".join(remarks), path, task, rule, seed)
     if int(keep.sum()) > MOST_STAGES:
@@ -131,12 +131,11 @@ def _at(path: Path, contexts: list[int]) -> Float[Tensor, "L B C"]:
     return path.values[:, :, [have.index(n) for n in contexts]].to("cpu", torch.float64)
 
 
-def _readable(
-    values: Float[Tensor, "L B C"], prompts: Prompts, stages: Float[Tensor, "L"]
-) -> tuple[Bool[Tensor, "L"], list[str]]:
+def _readable(path: Path, prompts: Prompts) -> tuple[Bool[Tensor, "L"], list[str]]:
     """Layers with finite predictions that vary, and words on the others."""
+    values, stages = path.values.cpu(), path.stages
     finite = values.isfinite().all(-1).all(-1)
-    varies = values.nan_to_num().flatten(1).std(1) > 1e-6 * prompts.y.double().std().cpu()
+    varies = values.nan_to_num().double().flatten(1).std(1) > 1e-6 * prompts.y.double().std().cpu()
     remarks = []
     for wrong, what in (
         (~finite, "have predictions that are NaN or infinite"),

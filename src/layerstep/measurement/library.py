@@ -18,7 +18,7 @@ from torch import Tensor
 from layerstep.errors import require_choice
 from layerstep.files import digest
 from layerstep.solvers import SOLVERS, Chebyshev, Richardson, Solver, exact, solve_all
-from layerstep.solvers.chebyshev import chebyshev_ratio
+from layerstep.solvers.chebyshev import chebyshev_sums
 from layerstep.solvers.system import System
 from layerstep.tasks import Prompts, Task
 
@@ -26,7 +26,7 @@ from layerstep.tasks import Prompts, Task
 CONTEXTS = (3, 6, 10, 15, 20, 25, 30, 35, 40)
 #: Bandwidths and ridges tried, as multiples of the task's: all v at its lam, and the other lam at its v.
 BANDWIDTHS = (0.7, 0.75, *(1.025**k for k in range(-9, 10)), 1.3, 1.36, 1.43, 1.5)
-RIDGES = (0.25, 3.0, 8.0)
+RIDGES = (0.25, 0.4, 0.63, 1.6, 2.5, 4.0, 6.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,21 +42,27 @@ class GuaranteedChebyshev(Chebyshev):
         s = spectrum.values if self.row_sums else spectrum.values + lam
         scale = N + lam if self.row_sums else 1.0
         lo, hi = lam / scale, (N + lam) / scale
-        theta, delta = (hi + lo) / 2, (hi - lo) / 2
         # Such networks divide by D + lam, whose spectrum ends at 1; that of D passes it by lam / D and would diverge.
-        error = chebyshev_ratio((theta - s.clamp_max(hi)) / delta, torch.full_like(s[:, :1], theta / delta), steps)
-        return spectrum.sum((1 - error) / s.unsqueeze(-1))
+        bounds = (torch.full_like(s[:, :1], lo), torch.full_like(s[:, :1], hi))
+        g = spectrum.weights / s
+        return g.sum(-1, keepdim=True) - chebyshev_sums(g, s.clamp_max(hi), *bounds, steps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """One path A_t: a solver and the steps t it is tried at; `uses_lam` is False when no ridge enters."""
+    """One path A_t: a solver and the steps t it is tried at.
+
+    settings: the (v, lam) it is tried at: all of them, "bandwidths" when no ridge enters, or "own", the task's alone.
+    """
 
     name: str
     kind: str  # its class: the answer it stands for
     solver: Solver
     steps: tuple[float, ...]
-    uses_lam: bool = True
+    settings: str = "all"
+
+    def tried_at(self, v: float, lam: float, task: Task) -> bool:
+        return {"all": True, "bandwidths": lam == task.lam, "own": lam == task.lam and v == task.v}[self.settings]
 
 
 def families(N: int, lam: float) -> tuple[Family, ...]:
@@ -65,30 +71,30 @@ def families(N: int, lam: float) -> tuple[Family, ...]:
     # Error polynomials of odd and even degree differ in sign: both are needed at every scale.
     pairs = [t + odd for t in _whole(50, 1000, 28) for odd in (0, 1)]
     dense = sorted({*range(50), *pairs})
-    entries: list[tuple[str, str, Solver, Sequence[float], bool]] = [
-        ("richardson", "richardson", SOLVERS["richardson"], _whole(1, 1e4, 90), True),
-        ("richardson-plain", "richardson", SOLVERS["richardson-plain"], _whole(1, 1e4, 90), True),
-        ("richardson-slow", "richardson", Richardson(eta=0.25), _whole(1, 4e4, 90), True),
-        ("richardson-fixed", "richardson-fixed", SOLVERS["richardson-fixed"], _whole(1, 1e4, 90), True),
-        ("richardson-one-step", "richardson-fixed", one_step, _whole(1, 4e4, 90), True),
-        ("gd", "gd", SOLVERS["gd"], _whole(1, 1e7, 110), True),
-        ("nesterov", "nesterov", SOLVERS["nesterov"], _whole(40, 3e3, 50, dense=40), True),
-        ("cg", "cg", SOLVERS["cg"], range(31), True),
-        ("cg-row-sum", "cg", SOLVERS["cg-row-sum"], range(31), True),
-        ("chebyshev", "chebyshev", SOLVERS["chebyshev"], range(1, 100), True),
-        ("chebyshev-interval", "chebyshev", GuaranteedChebyshev(), dense, True),
-        ("chebyshev-plain", "chebyshev", GuaranteedChebyshev(row_sums=False), dense, True),
-        ("ridge", "ridge", SOLVERS["ridge"], [0, *_log(1 / 300, 1e4, 90)], False),
-        ("shrink", "shrink", SOLVERS["shrink"], [100 * k / 60 for k in range(61)], True),
-        ("nadaraya-watson", "nadaraya-watson", SOLVERS["nadaraya-watson"], _log(0.01, 32, 60), False),
-        ("knn", "knn", SOLVERS["knn"], range(N + 1), True),
-        ("boost", "boost", SOLVERS["boost"], _whole(1, 200, 45), False),
-        ("causal-richardson", "causal-richardson", SOLVERS["causal-richardson"], _whole(1, 60, 30), True),
-        ("causal-boost", "causal-boost", SOLVERS["causal-boost"], _whole(1, 60, 30), False),
+    entries: list[tuple[str, str, Solver, Sequence[float], str]] = [
+        ("richardson", "richardson", SOLVERS["richardson"], _whole(1, 1e4, 90), "all"),
+        ("richardson-plain", "richardson", SOLVERS["richardson-plain"], _whole(1, 1e4, 90), "all"),
+        ("richardson-slow", "richardson", Richardson(eta=0.25), _whole(1, 4e4, 90), "all"),
+        ("richardson-fixed", "richardson-fixed", SOLVERS["richardson-fixed"], _whole(1, 1e4, 90), "all"),
+        ("richardson-one-step", "richardson-fixed", one_step, _whole(1, 4e4, 90), "all"),
+        ("gd", "gd", SOLVERS["gd"], _whole(1, 1e7, 110), "all"),
+        ("nesterov", "nesterov", SOLVERS["nesterov"], _whole(40, 3e3, 50, dense=40), "all"),
+        ("cg", "cg", SOLVERS["cg"], range(31), "all"),
+        ("cg-row-sum", "cg", SOLVERS["cg-row-sum"], range(31), "all"),
+        ("chebyshev", "chebyshev", SOLVERS["chebyshev"], range(1, 100), "all"),
+        ("chebyshev-interval", "chebyshev", GuaranteedChebyshev(), dense, "own"),
+        ("chebyshev-plain", "chebyshev", GuaranteedChebyshev(row_sums=False), dense, "own"),
+        ("ridge", "ridge", SOLVERS["ridge"], [0, *_log(1 / 300, 1e4, 90)], "bandwidths"),
+        ("shrink", "shrink", SOLVERS["shrink"], [100 * k / 60 for k in range(61)], "all"),
+        ("nadaraya-watson", "nadaraya-watson", SOLVERS["nadaraya-watson"], _log(0.01, 32, 60), "bandwidths"),
+        ("knn", "knn", SOLVERS["knn"], range(N + 1), "all"),
+        ("boost", "boost", SOLVERS["boost"], _whole(1, 200, 45), "bandwidths"),
+        ("causal-richardson", "causal-richardson", SOLVERS["causal-richardson"], _whole(1, 60, 30), "all"),
+        ("causal-boost", "causal-boost", SOLVERS["causal-boost"], _whole(1, 60, 30), "bandwidths"),
     ]
     return tuple(
-        Family(name=name, kind=kind, solver=solver, steps=tuple(steps), uses_lam=uses_lam)
-        for name, kind, solver, steps, uses_lam in entries
+        Family(name=name, kind=kind, solver=solver, steps=tuple(steps), settings=settings)
+        for name, kind, solver, steps, settings in entries
     )
 
 
@@ -139,20 +145,23 @@ class Library:
         task: Task,
         contexts: Sequence[int] | None = None,
         progress: Callable[[float], None] | None = None,
+        *,
+        bandwidths: Sequence[float] = BANDWIDTHS,
+        ridges: Sequence[float] = RIDGES,
     ) -> Library:
         """Run all families on `prompts` in float64, the decompositions of one (v, lam) made once for all of them."""
         order = canonical_order(prompts)
         prompts = prompts.to(torch.float64, "cpu")[order]
         contexts = tuple(contexts or default_contexts(prompts.N))
         wanted = families(prompts.N, task.lam)
-        settings = [(v * task.v, task.lam) for v in BANDWIDTHS] + [(task.v, lam * task.lam) for lam in RIDGES]
-        rows = sum(len(f.steps) for f in wanted for _, lam in settings if f.uses_lam or lam == task.lam)
+        settings = [(v * task.v, task.lam) for v in bandwidths] + [(task.v, lam * task.lam) for lam in ridges]
+        rows = sum(len(f.steps) for f in wanted for v, lam in settings if f.tried_at(v, lam, task))
         table = torch.empty(rows, prompts.B, len(contexts))
         krr = exact(prompts, task)[:, [n - 1 for n in contexts]]
         candidates: list[Candidate] = []
         row = 0
         for done, (v, lam) in enumerate(settings):
-            chosen = [f for f in wanted if f.uses_lam or lam == task.lam]
+            chosen = [f for f in wanted if f.tried_at(v, lam, task)]
             paths = solve_all(
                 {f.name: (f.solver, f.steps) for f in chosen},
                 prompts,

@@ -51,9 +51,11 @@ def _mixture(first: str, second: str, share: float):
     return make
 
 
-def _laplace(world: World, random: np.random.Generator) -> Values:
-    """Richardson with the kernel exp(-|x - x'|)."""
-    gram = torch.exp(-torch.cdist(world.prompts.x, world.prompts.x) / random.uniform(0.7, 1.4))
+def _other_kernel(world: World, random: np.random.Generator) -> Values:
+    """Richardson with an exponential, a Matern 3/2 or a rational quadratic kernel."""
+    r = torch.cdist(world.prompts.x, world.prompts.x) / random.uniform(0.6, 1.2)
+    kernels = [torch.exp(-r), (1 + 3**0.5 * r) * torch.exp(-(3**0.5) * r), 1 / (1 + r.square())]
+    gram = kernels[random.integers(3)]
     return world.solve_with(gram, SOLVERS["richardson"], _richardson_steps(random))
 
 
@@ -191,7 +193,7 @@ OUTSIDE = (
     ("richardson .7 + nadaraya-watson .3", NOBODY, _mixture("richardson", "nadaraya-watson", 0.7)),
     ("richardson .5 + ridge .5", NOBODY, _mixture("richardson", "ridge", 0.5)),
     ("cg .6 + gd .4", NOBODY, _mixture("cg", "gd", 0.6)),
-    ("richardson, laplace kernel", NOBODY, _laplace),
+    ("richardson, another kernel", NOBODY, _other_kernel),
     ("richardson, two bandwidths", NOBODY, _two_bandwidths),
     ("tanh of richardson", NOBODY, _squashed),
     ("richardson, then ridge", ("richardson",) * 6 + ("ridge",) * 6, _switch),

@@ -119,6 +119,8 @@ def panel(prompts: Prompts, task: Task, contexts: Sequence[int], seed: int) -> I
     for name, kind, solver, schedule in INSIDE:
         makers.append((name, "inside", (kind,) * L, _solver_maker(solver, schedule)))
     for name, kind, arguments in CONSTRUCTED:
+        if arguments["scheme"] == "exact" and task.inputs != "sphere":
+            continue  # slow, and the same solver: once is enough
         makers.append((name, "inside", (kind,) * L, _transformer_maker(arguments)))
     for group, table in (("outside", OUTSIDE), ("borderline", BORDERLINE)):
         makers += [(name, group, truth, make) for name, truth, make in table]
@@ -131,9 +133,12 @@ def panel(prompts: Prompts, task: Task, contexts: Sequence[int], seed: int) -> I
 
 
 def nuisance(task: Task, random: np.random.Generator) -> Task:
-    """Another bandwidth (two draws in three) or another ridge: a network need not use the task's."""
+    """Another bandwidth (two draws in three), within 15 %, or another ridge: a network need not use the task's.
+
+    Farther off, a nearly converged solver is ambiguous: what separates it from the task's KRR is its own KRR.
+    """
     if random.uniform() < 2 / 3:
-        return replace(task, v=task.v * float(np.exp(random.uniform(np.log(0.8), np.log(1.25)))))
+        return replace(task, v=task.v * float(np.exp(random.uniform(np.log(0.86), np.log(1.16)))))
     return replace(task, sigma=task.sigma * float(np.exp(random.uniform(np.log(0.55), np.log(2.6)))))
 
 
@@ -155,7 +160,8 @@ def _solver_maker(solver: Solver, schedule: Schedule):
 def _transformer_maker(arguments: dict):
     def make(world: World, random: np.random.Generator) -> Float[Tensor, "L B C"]:
         task = world.task
-        stride = 1 if arguments["scheme"] == "exact" else int(random.integers(1, 5))  # the exact scheme is slow
+        # The exact scheme is slow; the compact one with a safe step needs many to get anywhere.
+        stride = 1 if arguments["scheme"] == "exact" else int(random.integers(3, 7))
         model = construct(task.d, task.N, task.v, task.lam, L=stride * L, **arguments)
         stages = range(stride, stride * L + 1, stride)
         return model.path(world.prompts, stages=stages, contexts=world.contexts).values

@@ -1,0 +1,120 @@
+"""layerstep identify: which solver the layers of a model follow, or none."""
+
+from __future__ import annotations
+
+import json as json_module
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+
+def run(
+    model: Annotated[str, tyro.conf.Positional],
+    probes: Path | None = None,
+    probe_prompts: int = 38_400,
+    sequences: int = 256,
+    seed: int = 256,
+    inputs: str = "sphere",
+    kernel: str = "gaussian",
+    d: int = 5,
+    N: int = 40,
+    v: float = 1.0,
+    sigma: float = 0.05,
+    input_std: float = 0.6,
+    interventions: bool = True,
+    device: str = "cpu",
+    figure: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Say which solver the layers of a model follow, with the evidence, or that they follow none.
+
+    Args:
+        model: folder of a trained model; a file that `layerstep construct --save` wrote; or the name of a solver, whose
+            iterates are then judged as if they were a model's layers, to see what the instrument says.
+        probes: file of fitted probes (default: probes.safetensors beside the model; fitted and saved when absent).
+        probe_prompts: prompts to fit probes on when there are none.
+        sequences: prompts to judge on; the calibration holds for 256.
+        seed: seed of these prompts, of the bootstrap and of the interventions.
+        inputs: law of the inputs: sphere, uniform or gaussian. A model trained by layerstep knows its own task.
+        kernel: gaussian or arccos1.
+        d: dimension of the inputs.
+        N: longest context.
+        v: bandwidth of the kernel.
+        sigma: standard deviation of the label noise; the ridge is its square.
+        input_std: standard deviation of gaussian inputs.
+        interventions: re-run the model with other labels and another order of the examples.
+        device: where the model runs.
+        figure: draw the evidence into this file (.png, .svg or .pdf).
+        json: print the verdict as JSON.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from layerstep.errors import require_choice
+    from layerstep.measurement import identify
+    from layerstep.tasks import sample
+
+    if figure is not None:
+        require_choice("--figure suffix", figure.suffix, [".png", ".svg", ".pdf"])
+    given = {"inputs": inputs, "kernel": kernel, "v": v, "sigma": sigma, "input_std": input_std}
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("reading the model", total=1.0)
+
+        def show(done: float) -> None:
+            progress.update(bar, completed=done)
+
+        rerun, task = _open(model, probes, probe_prompts, seed, device, given | {"d": d, "N": N}, show)
+        prompts = sample(task, sequences, seed)
+        path = rerun(prompts)
+        progress.update(bar, description="comparing with every solver", completed=0.0)
+        verdict = identify(path, prompts, task, rerun=rerun if interventions else None, seed=seed, progress=show)
+    if figure is not None and verdict.table is not None:
+        verdict.figure(str(figure))
+    if json:
+        print(json_module.dumps(verdict.to_dict(), allow_nan=False))
+        return
+    print(verdict)
+    if figure is not None:
+        print(f"figure: {figure}" if verdict.table is not None else "figure: not drawn, there is no evidence to draw")
+
+
+def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str, given: dict[str, Any], show):
+    """(the model as a function from prompts to its path, its task)."""
+    from layerstep.construction import load
+    from layerstep.errors import InputError
+    from layerstep.solvers import SOLVERS, solve
+    from layerstep.tasks import Task
+
+    if model in SOLVERS:
+        solver, task = SOLVERS[model], Task(**given)
+        steps = [round(1.6**k, 3) if solver.continuous else round(k + 1.6**k) for k in range(1, 13)]
+        return (lambda prompts: solve(solver, prompts, task, steps)), task
+    place = Path(model)
+    if place.is_file():
+        network = load(place)
+        scheme = network.scheme
+        own = {"d": scheme.d, "N": scheme.N, "v": scheme.v, "sigma": math.sqrt(scheme.lam), "kernel": "gaussian"}
+        return network.path, Task(**{**given, **own})
+    if place.is_dir():
+        return _trained(place, probes, prompts, seed, device, given, show)
+    raise InputError(f"model = {model!r}: must be a folder, a file, or a solver: {', '.join(SOLVERS)}.")
+
+
+def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: str, given: dict[str, Any], show):
+    from layerstep.cli.probe import task_of
+    from layerstep.measurement import Probes, probe
+    from layerstep.tasks import sample
+    from layerstep.training import GPT
+
+    gpt = GPT.from_pretrained(folder, device=device)
+    task = task_of(folder, gpt, **{name: value for name, value in given.items() if name not in ("d", "N")})
+    place = file or folder / "probes.safetensors"
+    if place.is_file():
+        fitted = Probes.load(place, gpt)
+    else:
+        fitted = probe(gpt, task, prompts=prompts, seed=seed, label=folder.name, progress=show)
+        fitted.save(place)
+    fitted.self_check(sample(task, 4, seed))
+    return fitted.path, task

@@ -1,0 +1,19 @@
+"""One prepared instrument for the room's tests: the whole library on few prompts, with few bandwidths."""
+
+import pytest
+
+import layerstep as ls
+from layerstep.measurement.evidence import Instrument
+from layerstep.measurement.library import Library
+
+TASK = ls.Task(inputs="gaussian")
+
+
+@pytest.fixture(scope="session")
+def prompts():
+    return ls.sample(TASK, 96, seed=21)
+
+
+@pytest.fixture(scope="session")
+def instrument(prompts):
+    return Instrument.prepare(Library.build(prompts, TASK, bandwidths=(0.95, 1.0, 1.05), ridges=(2.0,)))

@@ -1,0 +1,236 @@
+"""Verdicts: the planted solver is named, what no solver made is not, and bad input is answered in words."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import layerstep as ls
+from layerstep.measurement import identify
+from layerstep.measurement.calibration import choose_limit, count, judge_panel
+from layerstep.measurement.decision import Rule
+from layerstep.measurement.record import read_record
+
+TASK = ls.Task(inputs="gaussian")
+STEPS = {
+    "richardson": (3, 8, 20, 50, 120),
+    "richardson-fixed": (4, 10, 25, 60, 150),
+    "gd": (10, 40, 150, 600, 3000),
+    "nesterov": (5, 12, 25, 50, 100),
+    "cg": (1, 2, 4, 6, 8),
+    "chebyshev": (4, 9, 15, 22, 30),
+    "ridge": (0.2, 0.8, 3, 10, 40),
+    "shrink": (15, 30, 45, 60, 80),
+    "nadaraya-watson": (0.5, 1, 2, 4, 8),
+    "knn": (2, 5, 9, 14, 20),
+    "boost": (1, 3, 6, 12, 25),
+    "causal-richardson": (1, 3, 6, 12, 25),
+    "causal-boost": (1, 3, 6, 12, 25),
+}
+
+
+def planted(prompts, solver, std=0.03, steps=None, **task):
+    path = ls.solve(ls.SOLVERS[solver], prompts, replace(TASK, **task), steps or STEPS[solver])
+    noise = torch.from_numpy(np.random.default_rng(3).normal(0, std, path.values.shape)) if std else 0
+    return ls.Path(path.values + noise, range(1, path.S + 1), f"planted {solver}")
+
+
+@pytest.mark.parametrize("solver", STEPS)
+def test_a_planted_solver_is_named(prompts, instrument, solver):
+    verdict = identify(planted(prompts, solver), prompts, TASK, instrument=instrument)
+    assert verdict.solver == solver, str(verdict)
+    assert verdict.answer == "identified"
+    assert verdict.overall.margin >= verdict.rule.margin_limit
+
+
+def test_the_fitted_steps_are_the_planted_ones(prompts, instrument):
+    verdict = identify(planted(prompts, "richardson", std=0), prompts, TASK, instrument=instrument)
+    fit = verdict.overall.fit("richardson")
+    np.testing.assert_allclose(fit.step.numpy(), STEPS["richardson"], rtol=0.1)
+    assert fit.v == (1.0, 1.0)
+    assert verdict.preconditioner is not None
+    assert verdict.preconditioner.row_sums is True
+
+
+def mixture(prompts):
+    return 0.6 * planted(prompts, "richardson").values + 0.4 * planted(prompts, "nadaraya-watson").values
+
+
+OUTSIDE = {
+    "a mixture": mixture,
+    "heavy ball": lambda prompts: ls.solve(ls.HeavyBall(), prompts, TASK, (5, 12, 25, 50, 100)).values,
+    "krr on the first points": lambda prompts: ls.solve(ls.RecursiveKRR(), prompts, TASK, (4, 9, 15, 22, 30)).values,
+    "tanh of richardson": lambda prompts: torch.tanh(2 * planted(prompts, "richardson").values) / 2,
+    "other sequences": lambda prompts: planted(prompts, "richardson").values.roll(1, dims=1),
+    "krr and noise": lambda prompts: (
+        ls.exact(prompts, TASK)
+        + 0.2 * torch.from_numpy(np.random.default_rng(0).standard_normal((5, prompts.B, prompts.N)))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_no_solver_made_is_not_claimed(prompts, instrument, name):
+    path = ls.Path(OUTSIDE[name](prompts), range(1, 6), name)
+    verdict = identify(path, prompts, TASK, instrument=instrument)
+    assert verdict.solver is None, str(verdict)
+    assert "calibration" in str(verdict)
+
+
+@pytest.mark.parametrize("solver", ["richardson", "ridge", "cg", "boost"])
+def test_with_its_class_left_out_a_solver_is_not_claimed_as_another(prompts, instrument, solver):
+    from layerstep.measurement.decision import judge
+
+    values = planted(prompts, solver).values[:, :, [n - 1 for n in instrument.library.contexts]]
+    evidence = instrument.collect(values, torch.arange(1, 6, dtype=torch.float64))
+    assert judge(evidence, Rule(**read_record()["rule"]), without=[solver], seed=0).solver is None
+
+
+def test_layers_and_windows_are_judged_apart(prompts, instrument):
+    first = planted(prompts, "richardson", std=0.0, steps=(3, 6, 12, 25)).values
+    second = planted(prompts, "boost", std=0.0, steps=(3, 6, 12, 25)).values
+    path = ls.Path(torch.cat([first, second]), range(1, 9), "two halves")
+    verdict = identify(path, prompts, TASK, instrument=instrument)
+    assert verdict.solver is None
+    assert verdict.ranges[0].solver == "richardson"
+    assert verdict.ranges[-1].solver == "boost"
+    assert {judged.solver for judged in verdict.layers[:4]} <= {"richardson", None}
+    assert {judged.solver for judged in verdict.layers[4:]} <= {"boost", None}
+
+
+def test_order_of_the_sequences_changes_nothing(prompts):
+    few = prompts[:40]
+    order = torch.from_numpy(np.random.default_rng(1).permutation(40))
+    path = planted(few, "gd")
+    from layerstep.measurement.evidence import Instrument
+    from layerstep.measurement.library import Library
+
+    verdicts = []
+    for given, values in ((few, path.values), (few[order], path.values[:, order])):
+        small = Instrument.prepare(Library.build(given, TASK, bandwidths=(1.0,), ridges=()))
+        verdicts.append(identify(ls.Path(values, path.stages, "m"), given, TASK, instrument=small))
+    a, b = (verdict.overall for verdict in verdicts)
+    assert (a.answer, a.nearest, a.rival) == (b.answer, b.nearest, b.rival)
+    assert (a.U, a.V, a.margin) == pytest.approx((b.U, b.V, b.margin), rel=1e-4, abs=1e-6)
+
+
+def with_nan(path):
+    values = path.values.clone()
+    values[2, 0, 0] = torch.nan
+    return ls.Path(values, path.stages, "nan")
+
+
+def test_a_nan_layer_is_left_out_and_said(prompts, instrument):
+    verdict = identify(with_nan(planted(prompts, "richardson")), prompts, TASK, instrument=instrument)
+    assert "layers 3 have predictions that are NaN" in str(verdict)
+    assert verdict.overall.layers == (1, 2, 4, 5)
+    assert verdict.solver == "richardson"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (lambda prompts: torch.full((3, prompts.B, prompts.N), 0.3, dtype=torch.float64), "predict a constant"),
+        (lambda prompts: torch.full((3, prompts.B, prompts.N), torch.nan, dtype=torch.float64), "NaN"),
+        (lambda prompts: prompts.x[:, 1:, 0].sin().expand(3, -1, -1), "ignore the labels"),
+        (lambda prompts: ls.exact(prompts, TASK).expand(3, -1, -1), "at exact KRR"),
+    ],
+)
+def test_paths_with_nothing_to_identify_say_why(prompts, instrument, values, words):
+    verdict = identify(ls.Path(values(prompts), [1, 2, 3], "m"), prompts, TASK, instrument=instrument)
+    assert verdict.answer == "nothing to identify"
+    assert verdict.solver is None
+    assert words in str(verdict)
+
+
+def test_too_few_sequences_are_no_verdict(prompts):
+    few = prompts[:10]
+    verdict = identify(planted(few, "richardson"), few, TASK)
+    assert verdict.solver is None
+    assert "10 sequences are too few" in str(verdict)
+
+
+def test_a_path_of_another_length_is_refused(prompts, instrument):
+    path = planted(prompts, "richardson")
+    with pytest.raises(ls.InputError, match="on the prompts given"):
+        identify(ls.Path(path.values[:, :-1], path.stages), prompts, TASK)
+    with pytest.raises(ls.InputError, match="context lengths"):
+        identify(ls.Path(path.values[..., :-1], path.stages), prompts, TASK)
+
+
+def test_interventions_tell_linear_from_nonlinear(prompts, instrument):
+    few = prompts[:40]
+
+    def run(solver, squash=False):
+        def rerun(given):
+            path = ls.solve(ls.SOLVERS[solver], given, TASK, STEPS[solver])
+            return ls.Path(torch.tanh(path.values) if squash else path.values, range(1, 6), solver)
+
+        return rerun
+
+    from layerstep.measurement.labels import label_tests
+
+    layers = torch.arange(1, 6, dtype=torch.float64)
+    straight = label_tests(run("richardson"), few, TASK, layers, seed=0)
+    assert straight.additivity.max() < 1e-9
+    assert straight.oddness.max() < 1e-9
+    assert straight.order.max() < 1e-6
+    bent = label_tests(run("cg"), few, TASK, layers, seed=0)
+    assert bent.additivity.min() > 0.3
+    assert bent.oddness.max() < 1e-9
+    assert label_tests(run("causal-boost"), few, TASK, layers, seed=0).order[1:].min() > 0.05
+    # A path that looks like Richardson on these labels, from a model that is not linear in them: no claim.
+    honest = planted(prompts, "richardson", std=0)
+    verdict = identify(honest, prompts, TASK, instrument=instrument, rerun=run("cg"))
+    assert verdict.solver is None
+    assert "not linear in the labels" in str(verdict)
+
+
+def test_a_written_transformer_is_named_with_one_step_an_iteration(prompts, instrument):
+    network = ls.construct(TASK.d, TASK.N, TASK.v, TASK.lam, scheme="exact", eta=1.0, L=6)
+    path = network.path(prompts, contexts=instrument.library.contexts)
+    verdict = identify(path, prompts, TASK, instrument=instrument)
+    assert verdict.solver == "richardson"
+    assert verdict.overall.fit("richardson").step.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_verdict_is_text_json_and_a_figure(prompts, instrument, tmp_path):
+    verdict = identify(planted(prompts, "richardson"), prompts, TASK, instrument=instrument)
+    assert "planted richardson: richardson" in str(verdict)
+    loaded = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
+    assert loaded["solver"] == "richardson"
+    assert len(loaded["table"]["U"]) == len(instrument.library.families)
+    assert loaded["library_hash"] == instrument.library.hash
+    assert any("linear in the labels" in claim for claim in loaded["cannot_say"])
+    verdict.figure(str(tmp_path / "verdict.png"))
+    assert (tmp_path / "verdict.png").stat().st_size > 10_000
+
+
+def test_the_shipped_record_meets_its_targets():
+    record = read_record()
+    test = record["test"]["overall"]
+    assert test["inside"]["right"] >= 0.98 * test["inside"]["of"]
+    assert test["false"]["claims"] <= 0.02 * test["false"]["of"]
+    assert record["seeds"]["calibration"] not in record["seeds"]["test"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["sphere", "uniform", "gaussian"])
+def test_the_panel_on_a_fresh_seed_meets_the_targets(law):
+    counts = count(judge_panel(law, seed=77, parts=False), Rule(**read_record()["rule"]))["overall"]
+    assert counts["inside"]["right"] >= 0.95 * counts["inside"]["of"]
+    assert counts["false"]["claims"] <= 0.05 * counts["false"]["of"]
+    assert counts["inside"]["wrong"] == 0
+
+
+def test_the_limit_with_the_fewest_mistakes_is_chosen():
+    from layerstep.measurement.calibration import Row
+
+    def row(scope, truth, V):
+        about = {"name": "m", "group": "inside" if truth else "outside", "noise": "none", "law": "sphere", "seed": 0}
+        return Row(scope=scope, truth=truth, nearest="gd", U=0.1, V=V, margin=0.1, **about)
+
+    rows = [row("overall", "gd", 0.007), row("overall", "gd", 0.001), row("overall", None, 0.011)]
+    assert choose_limit(rows, Rule()).v_limit in (0.008, 0.01)

@@ -1,0 +1,151 @@
+"""Probes recover what is linear in the hidden states, and any model can be read."""
+
+import pytest
+import torch
+from torch import nn
+
+import layerstep as ls
+from layerstep.measurement.probe import Probes, probe
+from layerstep.measurement.readers import GPTReader, Hooked
+from layerstep.training import GPT, Model
+from layerstep.training.gpt import interleave
+
+TASK = ls.Task(N=6, d=3)
+
+
+def small_gpt() -> GPT:
+    model = GPT(Model(layers=2, heads=2, width=16), d=3, N=6).initialise(seed=1).double()
+    with torch.no_grad():  # larger weights than at initialisation: every site carries information
+        for parameter in model.parameters():
+            parameter.mul_(3)
+    return model
+
+
+class Planted:
+    """A reader whose first site holds the label of the token, linearly mixed; the second holds the one before."""
+
+    def __init__(self) -> None:
+        self.model = nn.Linear(1, 1)
+        self.mix = torch.randn(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    sites = ("now", "before")
+    stages = (1.0, 2.0)
+
+    def states(self, prompts):
+        before = torch.nn.functional.pad(prompts.y[:, :-1], (1, 0))
+        return [
+            torch.stack([y, 0.3 * y**2, prompts.x[..., 0], torch.ones_like(y)], -1) @ self.mix + 0.7
+            for y in (prompts.y, before)
+        ]
+
+
+def test_a_planted_linear_target_is_recovered():
+    prompts = ls.sample(TASK, 8, seed=2)
+    path = probe(Planted(), TASK, prompts=512, seed=0).path(prompts)
+    assert path.stages.tolist() == [1, 2]
+    # The ridge of 1e-7 of the mean diagonal bounds the error.
+    torch.testing.assert_close(path.values[0], prompts.target, atol=1e-4, rtol=0)
+    assert (path.values[1] - prompts.target).abs().mean() > 0.1
+
+
+def test_least_squares_equal_the_normal_equations_whatever_the_batch():
+    model = small_gpt()
+    fits = [probe(model, TASK, prompts=96, batch=batch, seed=3) for batch in (96,)]
+    drawn = ls.sample(TASK, 96, 3, 2**40)
+    for state, weights in zip(GPTReader(model).states(drawn), fits[0].weights, strict=True):
+        H = torch.cat([state.flatten(0, 1), torch.ones(96 * 7, 1, dtype=torch.float64)], 1)
+        gram = H.mT @ H
+        expected = torch.linalg.solve(gram + 1e-7 * gram.diagonal().mean() * torch.eye(17), H.mT @ drawn.y.flatten())
+        torch.testing.assert_close(weights, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_gradient_probes_approach_the_least_squares_probes():
+    prompts = ls.sample(TASK, 64, seed=9)
+    exact = probe(Planted(), TASK, prompts=64 * 400, batch=64, seed=0).path(prompts).values
+    trained = (
+        probe(Planted(), TASK, prompts=64 * 400, batch=64, seed=0, method="gradient", lr=0.05).path(prompts).values
+    )
+    assert (trained - exact).square().mean().sqrt() < 0.05
+
+
+def test_path_is_the_probe_applied_to_the_state_at_the_query():
+    model = small_gpt()
+    fitted = probe(model, TASK, prompts=64, seed=0)
+    prompts = ls.sample(TASK, 5, seed=1)
+    stream = model(prompts, hidden=True)[1]
+    weights = fitted.weights[2]
+    by_hand = stream[2, :, 2::2] @ weights[:-1] + weights[-1]  # tokens x_2, x_3, ...
+    torch.testing.assert_close(fitted.path(prompts, batch=2).values[2], by_hand)
+
+
+def test_hooks_read_the_same_states_as_the_model_reports():
+    model = small_gpt()
+    prompts = ls.sample(TASK, 4, seed=1)
+    hooked = Hooked(model=model, inputs=lambda p: interleave(p.x, p.y), modules=["blocks.0", "blocks.1"])
+    own = GPTReader(model).states(prompts)
+    for theirs, ours in zip(hooked.states(prompts), own[1:], strict=True):
+        torch.testing.assert_close(theirs, ours)
+    half_way = GPTReader(model, attention=True)
+    assert half_way.sites == ("embedding", "attention 1", "block 1", "attention 2", "block 2")
+    states = half_way.states(prompts)
+    torch.testing.assert_close(states[2], own[1])
+    tokens = states[1]  # what the second half of the block adds leads to the next state
+    block = model.blocks[0]
+    rest = block.down(torch.nn.functional.gelu(block.up(block.norm2(tokens)), approximate="tanh"))
+    torch.testing.assert_close(tokens + rest, own[1])
+
+
+def test_a_hugging_face_model_is_read_in_three_lines():
+    from transformers import GPT2Config, GPT2Model
+
+    class WithReadIn(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.read_in = nn.Linear(3, 16)
+            self.gpt2 = GPT2Model(GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=32, vocab_size=4))
+
+        def forward(self, tokens):
+            return self.gpt2(inputs_embeds=self.read_in(tokens))
+
+    model = WithReadIn().eval()
+    reader = Hooked(model=model, inputs=lambda p: interleave(p.x, p.y).float(), modules=["gpt2.h.0", "gpt2.h.1"])
+    path = probe(reader, TASK, prompts=64, seed=0).path(ls.sample(TASK, 4, seed=5))
+    assert path.values.shape == (2, 4, 6)
+    assert path.values.isfinite().all()
+
+
+def test_probes_are_saved_and_loaded_for_the_model_they_belong_to(tmp_path):
+    model = small_gpt()
+    fitted = probe(model, TASK, prompts=64, seed=0)
+    fitted.save(tmp_path / "probes.safetensors")
+    prompts = ls.sample(TASK, 3, seed=1)
+    again = Probes.load(tmp_path / "probes.safetensors", model)
+    assert torch.equal(again.path(prompts).values, fitted.path(prompts).values)
+    with pytest.raises(ls.InputError, match="sites of this model"):
+        Probes.load(tmp_path / "probes.safetensors", GPT(Model(layers=1, heads=2, width=16), d=3, N=6))
+    (tmp_path / "broken").write_bytes(b"not safetensors")
+    for name in ("broken", "absent"):
+        with pytest.raises(ls.FileError, match=r"ls\.probe"):
+            Probes.load(tmp_path / name, model)
+
+
+def test_low_precision_is_noticed_before_a_verdict():
+    fitted = probe(small_gpt(), TASK, prompts=64, seed=0)
+    prompts = ls.sample(TASK, 4, seed=1)
+    assert fitted.self_check(prompts) == 0
+    rough = Probes(reader=GPTReader(small_gpt().bfloat16()), weights=fitted.weights, facts={})
+    with pytest.raises(ls.InputError, match="float64"):
+        rough.self_check(prompts, tolerance=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: nn.Linear(2, 2), "Wrap it"),
+        (lambda: ls.construct(3, 6, 1.0, 0.1, scheme="compact", L=2), "model.path"),
+        (lambda: Hooked(model=small_gpt(), inputs=lambda p: p, modules=["nothing"]), "no module 'nothing'"),
+    ],
+)
+def test_models_that_cannot_be_read_are_refused_in_words(make, words):
+    with pytest.raises(ls.InputError, match=words):
+        probe(make(), TASK, prompts=8)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from layerstep.construction import *  # noqa: F403
     from layerstep.errors import *  # noqa: F403
+    from layerstep.measurement import *  # noqa: F403
     from layerstep.paper import *  # noqa: F403
     from layerstep.solvers import *  # noqa: F403
     from layerstep.tasks import *  # noqa: F403
@@ -25,7 +26,7 @@ _ROOMS = {
         exact solve solve_all""",
     "construction": "Certificate Construction Prediction TransformerKRR construct",
     "training": "GPT Model PRESETS Run train",
-    "measurement": "",
+    "measurement": "Match Probes Verdict identify match probe",
     "paper": "reproduce",
     "errors": "FileError InputError LayerstepError",
 }

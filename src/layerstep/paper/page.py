@@ -63,6 +63,7 @@ def render(
     """The page as text."""
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["number"] = number
+    environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–-]+", cell))
     source = resources.files("layerstep.paper")
     template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
     counts = Counter(row.outcome for row in rows)
@@ -73,6 +74,7 @@ def render(
         rows=rows,
         counts=[(outcome, counts[outcome]) for outcome in OUTCOMES if counts[outcome]],
         failed=failed,
+        findings=findings(data),
         runs=runs,
         gpu_hours=sum(run["gpu_minutes"] or 0 for run in runs) / 60,
         made=provenance(),
@@ -80,6 +82,39 @@ def render(
         style=(source / "page.css").read_text(encoding="utf-8"),
         script=(source / "page.js").read_text(encoding="utf-8"),
     )
+
+
+def findings(data: dict[str, Data]) -> list[str]:
+    """What came out, in sentences made from the result files."""
+    sentences = []
+    if "schemes" in data:
+        compact, paper = (data["schemes"]["schemes"][name] for name in ("compact", "paper"))
+        sentences.append(
+            f"A transformer of {compact['depth']:,} blocks of width {compact['width']} is guaranteed to stay within "
+            f"{data['schemes']['error']:g} of exact kernel ridge regression in the paper's setting, without training; "
+            f"the paper's own network needs {paper['depth']:,} blocks for the same promise."
+        )
+    verdicts = data.get("verdicts", {})
+    trained = {name: found for name, found in verdicts.items() if "truth" not in found}
+    if trained:
+        named = [f"{name} ({found['solver']})" for name, found in trained.items() if found["solver"]]
+        nearest = ", ".join(f"{name}: {found['nearest']}, leaving {found['U']:.0%}" for name, found in trained.items())
+        steps = " to ".join(f"{count:,}" for count in sorted({found["steps"] for found in trained.values()}))
+        sentences.append(
+            f"Of {len(trained)} trained transformers ({steps} training steps), {len(named) or 'none'} can be said to "
+            "follow a solver of the library"
+            + (f": {', '.join(named)}." if named else f". Nearest, and what it leaves unexplained: {nearest}.")
+        )
+    controls = {name: found for name, found in verdicts.items() if "truth" in found}
+    if controls:
+        answers = "; ".join(f"{name}: {found['headline']}" for name, found in controls.items())
+        right = sum(found["solver"] == found["truth"] for found in controls.values())
+        fooled = sum(found["won"] > 6 for found in controls.values())
+        sentences.append(
+            f"Of {len(controls)} controls whose answer is known, the instrument answers {right} rightly ({answers}); "
+            f"the similarity metric of the paper calls {fooled} of them Richardson."
+        )
+    return sentences
 
 
 def number(value: float) -> str:

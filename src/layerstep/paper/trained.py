@@ -139,7 +139,14 @@ def draw_sime(data: Data) -> Figure:
         for ax, (solver, found) in zip(axes, data["solvers"].items(), strict=True):
             steps = np.array(found["steps"]) + 1  # step 0 has its place on a logarithmic axis
             image = ax.pcolormesh(
-                layers, steps, np.array(found["sime"]).T, cmap="cividis", vmin=low, vmax=1, shading="nearest"
+                layers,
+                steps,
+                np.array(found["sime"]).T,
+                cmap="cividis",
+                vmin=low,
+                vmax=1,
+                shading="nearest",
+                rasterized=True,
             )
             ax.plot(
                 layers,
@@ -278,12 +285,12 @@ def table_steps(data: Data) -> tuple[list[str], list[list[Any]]]:
 
 def artefacts(name: str) -> tuple[Artefact, ...]:
     """The three figures of one trained model."""
-    title = f"{name}: {TITLES[RUNS[name].setting]}, {RUNS[name].run.model.layers} layers"
+    title = f"{TITLES[RUNS[name].setting]}, {RUNS[name].run.model.layers} layers ({name})"
     config = identity(name)
     return (
         Artefact(
             name=f"trained-{name}",
-            title=f"Error by layer. {title}",
+            title=f"Error by layer: {title}",
             caption=(
                 "Mean squared error read off every layer by a linear probe, beside the solvers step by step, by "
                 "context length n. The dashed line is the last layer at the longest context."
@@ -296,7 +303,7 @@ def artefacts(name: str) -> tuple[Artefact, ...]:
         ),
         Artefact(
             name=f"sime-{name}",
-            title=f"Similarity of errors. {title}",
+            title=f"Similarity of errors: {title}",
             caption=(
                 "Mean cosine between the errors of a layer and those of a solver after a number of steps; the squares "
                 "mark the most similar step. High values are not evidence by themselves: all good predictors share "
@@ -310,7 +317,7 @@ def artefacts(name: str) -> tuple[Artefact, ...]:
         ),
         Artefact(
             name=f"steps-{name}",
-            title=f"Best-matching step by layer. {title}",
+            title=f"Best-matching step by layer: {title}",
             caption=(
                 "Mean over sequences (band: one standard deviation) of the step most similar to each layer, within the "
                 "paper's budget of 500 steps (100 for conjugate gradients), and the line through the inner layers."

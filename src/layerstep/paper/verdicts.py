@@ -43,15 +43,17 @@ def _planted(solver, steps) -> Callable[[str], Path]:
     return path
 
 
-#: Controls, what they are, and how to make their path. The paper's metric calls all of them Richardson.
-CONTROLS: dict[str, tuple[str, Callable[[str], Path]]] = {
-    "constructed transformer": ("runs preconditioned Richardson, 10 blocks a layer", _constructed),
+#: Controls: what they are, the right answer, and how to make their path.
+CONTROLS: dict[str, tuple[str, str, Callable[[str], Path]]] = {
+    "constructed transformer": ("runs preconditioned Richardson, 10 blocks a layer", "richardson", _constructed),
     "ridge path": (
         "solves exactly with a shrinking ridge: no iteration",
+        "ridge",
         _planted(RidgePath(), [0.6 * i for i in range(1, 13)]),
     ),
     "kernel average": (
         "averages labels, sharper with depth: solves nothing",
+        "nadaraya-watson",
         _planted(NadarayaWatson(), [0.25 * i for i in range(1, 13)]),
     ),
 }
@@ -59,16 +61,27 @@ CONTROLS: dict[str, tuple[str, Callable[[str], Path]]] = {
 
 def compute(config: Data) -> Data:
     """Verdicts, and beside them the number of layers the paper's metric gives to Richardson."""
-    subjects = [(name, RUNS[name].setting, _model_path(name), "trained transformer") for name in config["models"]]
-    subjects += [(name, "sphere", make("sphere"), what) for name, (what, make) in CONTROLS.items()]
+    subjects = [
+        (
+            name,
+            RUNS[name].setting,
+            _model_path(name),
+            {"what": "trained transformer", "steps": RUNS[name].trained_steps},
+        )
+        for name in config["models"]
+    ]
+    subjects += [
+        (name, "sphere", make("sphere"), {"what": what, "truth": truth})
+        for name, (what, truth, make) in CONTROLS.items()
+    ]
     instruments: dict[str, Instrument] = {}
     found = {}
-    for name, setting, path, what in sorted(subjects, key=lambda subject: subject[1]):
+    for name, setting, path, facts in sorted(subjects, key=lambda subject: subject[1]):
         task, prompts = SETTINGS[setting], evaluation_prompts(setting)
         if setting not in instruments:
             instruments = {setting: Instrument.prepare(Library.build(prompts, task, default_contexts(task.N)))}
         verdict = identify(path, prompts, task, instrument=instruments[setting], seed=config["seed"])
-        found[name] = {"what": what, "setting": setting, **_short(verdict), "won": _won(path, setting)}
+        found[name] = {**facts, "setting": setting, **_short(verdict), "won": _won(path, setting)}
     return {name: found[name] for name, *_ in subjects}
 
 
@@ -126,7 +139,9 @@ def draw(data: Data) -> Figure:
             rows = [found["U_layer"][found["families"].index(f)] if f in found["families"] else None for f in names]
             table = np.array([np.full(len(found["layers"]), np.nan) if row is None else row for row in rows])
             layers = np.array(found["layers"])
-            image = ax.pcolormesh(layers, np.arange(len(names)), table, cmap="cividis", norm=scale, shading="nearest")
+            image = ax.pcolormesh(
+                layers, np.arange(len(names)), table, cmap="cividis", norm=scale, shading="nearest", rasterized=True
+            )
             ax.set_title(f"{name}\n{found['headline']}", fontsize=8.5)
             ax.set_yticks(np.arange(len(names)), names, fontsize=7)
             ax.set_xticks(layers[:: max(1, len(layers) // 6)])

@@ -93,7 +93,8 @@ def _print_table(shown, errors, krr: float, title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"mean squared error by step; {title}", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    title = f"mean squared error by step; {title}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("solver", no_wrap=True)
     for step in shown:
         table.add_column(str(step), justify="right", no_wrap=True)

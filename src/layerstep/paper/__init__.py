@@ -1,6 +1,9 @@
 """The paper's experiments as values, its figures and tables, and the page that shows them beside ours."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from layerstep.paper.report import Report, reproduce
 
 __all__ = ["Report", "reproduce"]
 

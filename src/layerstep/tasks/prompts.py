@@ -116,18 +116,18 @@ def sample(
     """
     require_count(B=B)
     points = task.N + 1
-    x = task.law(_normals(seed, step, 0, (B, points, task.d)))
+    x = task.law(normals(seed, step, 0, (B, points, task.d)))
     K = task.gram(x, x)
     # The symmetric root is a continuous function of K, and exists when K is singular (duplicate points).
     with one_thread():
         eigenvalues, vectors = torch.linalg.eigh(K)
     root = (vectors * eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
-    f = (root @ _normals(seed, step, 1, (B, points, 1))).squeeze(-1)
-    y = f + task.sigma * _normals(seed, step, 2, (B, points))
+    f = (root @ normals(seed, step, 1, (B, points, 1))).squeeze(-1)
+    y = f + task.sigma * normals(seed, step, 2, (B, points))
     return Prompts(x, y, f).to(dtype, device)
 
 
-def _normals(seed: int, step: int, stream: int, shape: tuple[int, ...]) -> Tensor:
+def normals(seed: int, step: int, stream: int, shape: tuple[int, ...]) -> Tensor:
     """Standard normals of the counter-based Philox generator: key (seed, step), one counter a stream."""
     for name, value in {"seed": seed, "step": step}.items():
         whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from layerstep.errors import require, require_count
 from layerstep.tasks import Prompts
-from layerstep.tasks.prompts import _normals as normals
+from layerstep.tasks.prompts import normals
 from layerstep.training.config import Model
 from layerstep.training.pretrained import Pretrained
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.tasks import Task
-from layerstep.tasks.prompts import _normals as normals
+from layerstep.tasks.prompts import normals
 from layerstep.training.config import Run
 
 CHUNK = 64  # steps drawn in one call; a constant, because it decides which prompts a step sees

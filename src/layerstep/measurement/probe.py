@@ -19,7 +19,7 @@ from layerstep.files import provenance, write_aside
 from layerstep.measurement.readers import Reader, in_float64, reader_of
 from layerstep.tasks import Path, Prompts, Task, sample
 
-RIDGE = 1e-7  # of the mean diagonal of the second moments
+RIDGE = 1e-7  # of the mean variance of a coordinate
 #: Steps of `sample` that probes are fitted on: far from those of evaluation prompts with the same seed.
 FIRST_STEP = 2**40
 
@@ -83,8 +83,8 @@ class Probes:
 
     @staticmethod
     def _read(state: Float[Tensor, "B M W"], weights: Float[Tensor, "W1"]) -> Float[Tensor, "B N"]:
-        weights = weights.to(state)
-        return state[:, 1:] @ weights[:-1] + weights[-1]
+        weights = weights.to(state.device)
+        return state[:, 1:].double() @ weights[:-1] + weights[-1]
 
 
 def probe(
@@ -130,20 +130,29 @@ def _stream(reader: Reader, task: Task, prompts: int, batch: int, seed: int, pro
 
 
 def _least_squares(stream: Stream, lr: float, steps: int) -> list[Float[Tensor, "W1"]]:
-    """(H'H + 1e-7 mean(diag) I) w = H'y; a batch's products in the model's dtype, their sums in float64."""
+    """(C + 1e-7 mean(diag C) I) w = c, C and c the covariances of states and labels; the intercept is not shrunk.
+
+    Second moments are summed in float64: residual streams have a mean a hundred times their smallest deviations, and
+    products in float32 would lose those.
+    """
     moments: list[Tensor] = []
     for states, labels in stream:
         for index, h in enumerate(states):
-            products = (h.mT @ torch.cat([h, labels[:, None]], dim=1)).double()
+            h = h.double()
+            products = h.mT @ torch.cat([h, labels[:, None].double()], dim=1)
             if index == len(moments):
                 moments.append(products)
             else:
                 moments[index] += products
     weights = []
     for moment in moments:
-        gram, right = moment[:, :-1], moment[:, -1]
-        ridge = RIDGE * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-        weights.append(torch.linalg.solve(gram + ridge, right))
+        count, mean = moment[-1, -2], moment[-1, :-2] / moment[-1, -2]
+        mean_label = moment[-1, -1] / count
+        C = moment[:-1, :-2] / count - torch.outer(mean, mean)
+        c = moment[:-1, -1] / count - mean * mean_label
+        ridge = RIDGE * C.diagonal().mean() * torch.eye(len(C), dtype=C.dtype, device=C.device)
+        w = torch.linalg.solve(C + ridge, c)
+        weights.append(torch.cat([w, (mean_label - mean @ w)[None]]))
     return weights
 
 

@@ -6,6 +6,7 @@ PYTHONPATH=src python3 benchmarks/training.py --profile  adds where the time of 
 
 from __future__ import annotations
 
+import json as json_module
 import statistics
 import sys
 import time
@@ -104,18 +105,25 @@ def profile(run: Run, device: torch.device) -> None:
     print(seen.key_averages().table(sort_by="cuda_time_total", row_limit=28, max_name_column_width=60))
 
 
-def main() -> None:
+def main(json: bool = False) -> None:
     device = find_device(None)
     cuda = device.type == "cuda"
     run = PRESETS["paper"] if cuda else PRESETS["tiny"]
+    steps = PAPER_STEPS if cuda else run.steps
     where = provenance(str(device))
-    print(f"training step, batch {run.batch}, {run.model}, T = {2 * (run.task.N + 1)}")
-    print(f"{where['device']}, torch {where['torch']}, Python {where['python']}, commit {where['commit']}")
-    print(f"{'variant':<72} {'models':>6} {'ms/step':>8} {'±':>6} {'ms/model':>9} {'min/run':>8}")
+    if not json:
+        print(f"training step, batch {run.batch}, {run.model}, T = {2 * (run.task.N + 1)}")
+        print(f"{where['device']}, torch {where['torch']}, Python {where['python']}, commit {where['commit']}")
+        print(f"{'variant':<72} {'models':>6} {'ms/step':>8} {'±':>6} {'ms/model':>9} {'min/run':>8}")
+    variants = []
     for name, S, ms, spread in rows(run, device):
-        minutes = ms / S * (PAPER_STEPS if cuda else run.steps) / 60_000
-        print(f"{name:<72} {S:>6} {ms:>8.3f} {spread:>6.3f} {ms / S:>9.3f} {minutes:>8.1f}", flush=True)
-    if cuda and "--profile" in sys.argv:
+        minutes = ms / S * steps / 60_000
+        variants.append({"variant": name, "models": S, "ms_step": ms, "spread": spread, "minutes_run": minutes})
+        if not json:
+            print(f"{name:<72} {S:>6} {ms:>8.3f} {spread:>6.3f} {ms / S:>9.3f} {minutes:>8.1f}", flush=True)
+    if json:
+        print(json_module.dumps({"benchmark": "training", **where, "run": run.to_dict(), "variants": variants}))
+    elif cuda and "--profile" in sys.argv:
         profile(run, device)
 
 

@@ -5,8 +5,11 @@ PYTHONPATH=src python3 benchmarks/training_kernels.py
 
 from __future__ import annotations
 
+import json as json_module
+
 import torch
 
+from layerstep.files import provenance
 from layerstep.training import GPT, PRESETS
 from layerstep.training.stack import Layout
 
@@ -32,23 +35,31 @@ def time_us(launches, repeat: int = 5) -> float:
     return 1000 * sorted(times)[repeat // 2] / len(launches)
 
 
-def report(name: str, settings, measure) -> None:
-    """One line: the settings by time, fastest first."""
+def by_time(settings, measure) -> list[tuple[float, object]]:
+    """(microseconds, setting), fastest first."""
     results = []
     for setting in settings:
         try:
             results.append((measure(setting), setting))
         except Exception as error:  # a tile that does not fit on chip is a result too
             results.append((float("inf"), (setting, type(error).__name__)))
-    results.sort(key=lambda pair: pair[0])
-    shown = "  ".join(f"{us:.1f} {setting}" for us, setting in results[:6])
-    print(f"{name:<28} {shown}", flush=True)
+    return sorted(results, key=lambda pair: pair[0])
 
 
-def main(S: int = 4) -> None:
+def main(S: int = 4, json: bool = False) -> None:
     if not torch.cuda.is_available():
-        print("training kernels: no CUDA device here, nothing to time.")
+        words = "no CUDA device here, nothing to time"
+        line = json_module.dumps({"benchmark": "training_kernels", "skipped": words})
+        print(line if json else f"training kernels: {words}.")
         return
+    kernels: dict[str, list[tuple[float, object]]] = {}
+
+    def report(name: str, settings, measure) -> None:
+        kernels[name] = by_time(settings, measure)
+        if not json:
+            shown = "  ".join(f"{us:.1f} {setting}" for us, setting in kernels[name][:6])
+            print(f"{name:<28} {shown}", flush=True)
+
     from layerstep.training.fused import attention, linear, rows, update
     from layerstep.training.fused.network import FusedNetwork
 
@@ -67,7 +78,8 @@ def main(S: int = 4) -> None:
                    net.d_mid, net.d_out, net.dqkv, net.dpre):  # fmt: skip
         tensor.normal_()
     p, w, layers = net.p, net.w, range(L)
-    print(f"microseconds a launch, {S} models of the default shape, 12 layers in turn; fastest first")
+    if not json:
+        print(f"microseconds a launch, {S} models of the default shape, 12 layers in turn; fastest first")
 
     def product(kind, launch):
         def measure(tile):
@@ -164,6 +176,14 @@ def main(S: int = 4) -> None:
         return time_us([lambda: net.update(weights, gradient, mean, square, numbers)])
 
     report("clip and AdamW, all models", [(1024, 16384), (2048, 16384)], step)
+    if json:
+        # JSON knows no infinity: a setting that does not run has no time.
+        timed = {
+            name: [{"us": us if us < float("inf") else None, "setting": setting} for us, setting in results]
+            for name, results in kernels.items()
+        }
+        where = provenance(str(device))
+        print(json_module.dumps({"benchmark": "training_kernels", **where, "models": S, "kernels": timed}))
 
 
 if __name__ == "__main__":

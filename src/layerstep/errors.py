@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 
@@ -32,12 +33,12 @@ def require_choice(argument: str, value: object, choices) -> None:
 def require_positive(**values: Any) -> None:
     """Raise InputError unless every named value is a finite number above 0."""
     for name, value in values.items():
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
         require(number and 0 < value < float("inf"), name, repr(value), "a finite number above 0")
 
 
 def require_count(minimum: int = 1, **values: Any) -> None:
     """Raise InputError unless every named value is an integer of at least `minimum`."""
     for name, value in values.items():
-        whole = isinstance(value, int) and not isinstance(value, bool)
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         require(whole and value >= minimum, name, repr(value), f"an integer of at least {minimum}")

@@ -1,12 +1,15 @@
 """The command line as a new user meets it: help at once, JSON, and one line for a mistake."""
 
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from layerstep.cli import VERBS, main
+from layerstep.cli.bench import BENCHMARKS
 
 SMALL = ["--sequences", "4", "--N", "6", "--steps", "5"]
 
@@ -24,6 +27,13 @@ def test_every_verb_has_help_and_json(verb, capsys):
         main([verb, "--help"])
     assert stop.value.code == 0
     assert "--json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_can_print_json(name):
+    source = (Path(__file__).parents[2] / "benchmarks" / f"{name}.py").read_text()
+    main_of = next(node for node in ast.parse(source).body if getattr(node, "name", "") == "main")
+    assert [argument.arg for argument in main_of.args.args] == ["json"]
 
 
 def test_solve_prints_a_table(capsys):

@@ -99,6 +99,18 @@ def test_several_solvers_share_the_work_and_report_progress():
     assert seen[-1] == 1
 
 
+def test_a_ridge_that_rounding_swallows_is_a_sentence():
+    task = ls.Task(d=1, sigma=1e-9)
+    with pytest.raises(ls.InputError, match=r"lam = 1e-18: must be large enough .* Raise sigma"):
+        ls.exact(ls.sample(task, 2, seed=0), task)
+
+
+@pytest.mark.parametrize("name", ["boost", "causal-boost", "nadaraya-watson"])
+def test_a_query_far_from_everything_is_an_average_not_a_nan(name):
+    far = ls.Prompts(100 * PROMPTS.x, PROMPTS.y)
+    assert torch.isfinite(ls.solve(SOLVERS[name], far, TASK, 3).values).all()
+
+
 def test_solvers_are_frozen_values():
     assert ls.Richardson() == ls.Richardson()
     assert hash(ls.Richardson()) != hash(ls.Richardson(eta=0.5))

@@ -66,6 +66,12 @@ def test_labels_are_the_gaussian_process_they_claim_to_be(task):
     assert abs(noise.std() - 1) < 4 / (2 * count) ** 0.5
 
 
+def test_many_prompts_are_drawn_in_blocks_of_bounded_memory(monkeypatch):
+    whole = ls.sample(TASKS[0], 7, seed=1)
+    monkeypatch.setattr("layerstep.tasks.prompts.BLOCK", 2 * 41**2)
+    torch.testing.assert_close(ls.sample(TASKS[0], 7, seed=1).f, whole.f, rtol=0, atol=1e-12)
+
+
 def test_dtype_is_kept_and_prompts_are_the_same_in_both():
     double, single = ls.sample(TASKS[0], 3, seed=2), ls.sample(TASKS[0], 3, seed=2, dtype=torch.float32)
     assert single.x.dtype == torch.float32

@@ -5,7 +5,9 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-from layerstep.errors import FileError
+from layerstep.errors import FileError, require_choice
+
+BENCHMARKS = ("solvers", "construction", "training", "measurement")
 
 
 def run(which: str = "all", json: bool = False) -> None:
@@ -15,13 +17,9 @@ def run(which: str = "all", json: bool = False) -> None:
         which: one benchmark (solvers, construction, training, measurement), or all of them.
         json: print one JSON line a benchmark instead of tables.
     """
-    from layerstep.errors import require_choice
-
+    require_choice("--which", which, ["all", *BENCHMARKS])
     folder = Path(__file__).parents[3] / "benchmarks"
-    files = {file.stem: file for file in sorted(folder.glob("*.py")) if file.stem != "literal"}
-    if not files:
+    if not folder.is_dir():
         raise FileError(f"{folder} is not there: benchmarks are part of the repository. Run this in a clone.")
-    require_choice("--which", which, ["all", *files])
-    for name, file in files.items():
-        if which in ("all", name):
-            runpy.run_path(str(file))["main"](json=json)
+    for name in BENCHMARKS if which == "all" else [which]:
+        runpy.run_path(str(folder / f"{name}.py"))["main"](json=json)

@@ -12,7 +12,7 @@ from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.quoted import NOISE_TABLE, SIGMA_TEST, Row
 from layerstep.paper.settings import SETTINGS, TITLES, evaluation_prompts
 from layerstep.paper.style import BLUE, INK, ORANGE, figure
-from layerstep.tasks.posterior import ridge
+from layerstep.tasks.posterior import cholesky
 from layerstep.threads import one_thread
 
 LAWS = ("sphere", "uniform", "gaussian", "gaussian-1.0")
@@ -30,7 +30,7 @@ def squared_errors(setting: str, sequences: int) -> tuple[np.ndarray, np.ndarray
 
     def error(y: torch.Tensor, lam: float) -> np.ndarray:
         with one_thread():
-            w = torch.cholesky_solve(y.unsqueeze(-1), torch.linalg.cholesky(ridge(K, lam))).squeeze(-1)
+            w = torch.cholesky_solve(y.unsqueeze(-1), cholesky(K, lam)).squeeze(-1)
         return ((k * w).sum(-1) - f).square().numpy()
 
     labels = [prompts.scale_noise(sigma / task.sigma).y[:, :-1] for sigma in SIGMA_TEST]

@@ -42,11 +42,12 @@ class CausalBoosting(Solver):
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         lower = system.K.tril()
         average = lower / lower.sum(-1, keepdim=True)
-        query = system.k / system.k.sum(-1, keepdim=True)
-        total = torch.zeros_like(system.y[:, 0])
-        totals, residual = [total], system.y
-        for _ in range(int(steps[-1])):
+        query = system.average(system.k.new_ones(1)).squeeze(-1)
+        total, residual = torch.zeros_like(system.y[:, 0]), system.y
+        wanted, kept = set(steps.tolist()), []
+        for step in range(int(steps[-1]) + 1):
+            if step in wanted:
+                kept.append(total)
             total = total + (query * residual).sum(-1)
-            totals.append(total)
             residual = residual - torch.einsum("bij,bj->bi", average, residual)
-        return torch.stack(totals, -1)[:, steps]
+        return torch.stack(kept, -1)

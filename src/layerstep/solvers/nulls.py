@@ -12,7 +12,7 @@ from torch import Tensor
 from layerstep.errors import require_positive
 from layerstep.solvers.solver import Solver
 from layerstep.solvers.system import System
-from layerstep.tasks.posterior import ridge
+from layerstep.tasks.posterior import cholesky
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,7 @@ class NadarayaWatson(Solver):
         return "Nadaraya-Watson"
 
     def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "B T"]:
-        log_k = system.k.clamp_min(torch.finfo(system.k.dtype).tiny).log()
-        weights = torch.softmax(log_k.unsqueeze(-1) * steps.to(system.y), dim=1)
-        return (system.y.unsqueeze(-2) @ weights).squeeze(-2)
+        return (system.y.unsqueeze(-2) @ system.average(steps.to(system.y))).squeeze(-2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +100,6 @@ def krr_point_by_point(system: System, order: Int[Tensor, "B n"], steps: Int[Ten
     K = system.K.gather(1, order.unsqueeze(-1).expand_as(system.K))
     K = K.gather(2, order.unsqueeze(-2).expand_as(system.K))
     both = torch.stack([system.k.gather(1, order), system.y.gather(1, order)], -1)
-    solved = torch.linalg.solve_triangular(torch.linalg.cholesky(ridge(K, system.lam)), both, upper=False)
+    solved = torch.linalg.solve_triangular(cholesky(K, system.lam), both, upper=False)
     sums = torch.nn.functional.pad(solved.prod(-1).cumsum(-1), (1, 0))
     return sums[:, steps.clamp_max(system.n)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 
 import torch
 from jaxtyping import Float, Num
@@ -13,12 +14,10 @@ from layerstep.errors import InputError, require, require_count
 from layerstep.solvers.solver import Solver
 from layerstep.solvers.system import Batch
 from layerstep.tasks import Path, Prompts, Task
+from layerstep.tasks.prompts import BLOCK
 from layerstep.threads import one_thread, pool
 
 Steps = int | Sequence[float] | Tensor
-
-#: Numbers held at a time by one block of sequences (64 MiB of float64): bounds memory whatever B is.
-BLOCK = 2**23
 
 
 def solve(solver: Solver, prompts: Prompts, task: Task, steps: Steps, *, contexts: Sequence[int] | None = None) -> Path:
@@ -78,9 +77,9 @@ def exact(prompts: Prompts, task: Task) -> Float[Tensor, "B N"]:
 
 def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:
     """`steps` as an increasing tensor: integers, or real numbers for a solver that allows them."""
-    if isinstance(steps, int):
+    if isinstance(steps, Integral):
         require_count(0, steps=steps)
-        numbers = torch.arange(steps + 1)
+        numbers = torch.arange(int(steps) + 1)
     else:
         try:
             numbers = torch.as_tensor(steps, device="cpu", dtype=torch.float64)

@@ -80,6 +80,11 @@ class System:
         """Row sums of K: the diagonal of the paper's preconditioner. The query is not in them."""
         return self.K.sum(-1)
 
+    def average(self, sharpness: Float[Tensor, "T"]) -> Float[Tensor, "B n T"]:
+        """k_j^t / sum_j k_j^t for every t: weights of a kernel average at the query, also where all k_j underflow."""
+        log_k = self.k.clamp_min(torch.finfo(self.k.dtype).tiny).log()
+        return torch.softmax(log_k.unsqueeze(-1) * sharpness, dim=1)
+
     @cached_property
     def plain(self) -> Spectrum:
         """K = Q diag(m) Qᵀ, seen by y and k."""
@@ -100,7 +105,7 @@ class System:
         """D^-1/2 K D^-1/2 = U diag(s) Uᵀ with s in [0, 1]: the averaging matrix D⁻¹K, seen by y and k / sum k."""
         r = self.D.rsqrt()
         s, U = _eigh(r.unsqueeze(-1) * self.K * r.unsqueeze(-2))
-        average = self.k / self.k.sum(-1, keepdim=True)
+        average = self.average(self.k.new_ones(1)).squeeze(-1)
         return Spectrum(s.clamp(0, 1), _project(U, r * average) * _project(U, self.y / r))
 
     @cached_property

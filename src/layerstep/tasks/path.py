@@ -60,8 +60,9 @@ class Path:
             raise InputError(f"stage = {stage}: this path has stages {_abbreviate(self.stages.tolist())}.")
         return self.values[int(index)]
 
-    def mse(self, target: Float[Tensor, "B N"]) -> Float[Tensor, "S N"]:
+    def mse(self, target: Array) -> Float[Tensor, "S N"]:
         """Mean over sequences of the squared error, by stage and context length."""
+        target = as_float_tensor("target", target, 2)
         require(target.shape == self.values.shape[1:], "target.shape", list(target.shape), f"{[self.B, self.N]}")
         return (self.values - target.to(self.values)).square().mean(dim=1)
 

@@ -16,6 +16,9 @@ from layerstep.threads import one_thread
 
 Array = Tensor | ArrayLike
 
+#: Kernel values held at a time (64 MiB of float64): bounds memory whatever B is.
+BLOCK = 2**23
+
 
 def as_float_tensor(name: str, value: Array, ndim: int) -> Tensor:
     """`value` as a floating-point tensor with `ndim` axes and finite entries; InputError says why not."""
@@ -117,14 +120,19 @@ def sample(
     require_count(B=B)
     points = task.N + 1
     x = task.law(normals(seed, step, 0, (B, points, task.d)))
-    K = task.gram(x, x)
-    # The symmetric root is a continuous function of K, and exists when K is singular (duplicate points).
+    g = normals(seed, step, 1, (B, points, 1))
+    block = max(1, BLOCK // points**2)
     with one_thread():
-        eigenvalues, vectors = torch.linalg.eigh(K)
-    root = (vectors * eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
-    f = (root @ normals(seed, step, 1, (B, points, 1))).squeeze(-1)
+        roots = (_root(task.gram(part, part)) for part in x.split(block))
+        f = torch.cat([root @ part for root, part in zip(roots, g.split(block), strict=True)]).squeeze(-1)
     y = f + task.sigma * normals(seed, step, 2, (B, points))
     return Prompts(x, y, f).to(dtype, device)
+
+
+def _root(K: Float[Tensor, "B n n"]) -> Float[Tensor, "B n n"]:
+    """The symmetric root: a continuous function of K that exists when K is singular (duplicate points)."""
+    eigenvalues, vectors = torch.linalg.eigh(K)
+    return (vectors * eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
 
 
 def normals(seed: int, step: int, stream: int, shape: tuple[int, ...]) -> Tensor:

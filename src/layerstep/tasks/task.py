@@ -33,6 +33,9 @@ class Task:
         require_choice("kernel", self.kernel, KERNELS)
         require_count(d=self.d, N=self.N)
         require_positive(v=self.v, sigma=self.sigma, input_std=self.input_std)
+        # NumPy's numbers are welcome, but a task goes into JSON files.
+        for name, kind in {"d": int, "N": int, "v": float, "sigma": float, "input_std": float}.items():
+            object.__setattr__(self, name, kind(getattr(self, name)))
 
     @property
     def lam(self) -> float:

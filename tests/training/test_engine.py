@@ -123,6 +123,15 @@ def test_single_precision_draws_the_same_prompts():
     torch.testing.assert_close(single.double(), double, rtol=0, atol=2e-4)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "arccos1"])
+@pytest.mark.parametrize("inputs", ["sphere", "uniform", "gaussian"])
+def test_the_smallest_noise_a_run_allows_leaves_every_covariance_positive_definite(kernel, inputs):
+    run = Run(task=Task(d=1, v=1.0, kernel=kernel, inputs=inputs, sigma=0.0045))
+    x, _ = draw_chunk(run, 0, torch.float32, CPU)
+    A = run.task.gram(x[:8], x[:8]) + run.task.lam * torch.eye(41)
+    assert not torch.linalg.cholesky_ex(A).info.any()
+
+
 def test_views_of_all_layers_are_the_parameters():
     gpt = GPT(RUN.model, 2, 4).initialise(0)
     layout = Layout(gpt)

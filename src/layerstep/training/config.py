@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
+
+import torch
 
 from layerstep.errors import InputError, require, require_choice, require_count, require_positive
 from layerstep.files import digest
@@ -89,6 +92,28 @@ class Run:
             require(0 <= getattr(self, name) < 1, name, getattr(self, name), "at least 0 and below 1")
         require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
         require_choice("precision", self.precision, PRECISION)
+        self._require_noise()
+
+    def _require_noise(self) -> None:
+        """sigma² >= 4 (N+1) eps K(e, e), |e| = 1: less is lost in K, whose factor makes the labels.
+
+        Rounding moves the eigenvalues of K by a fraction of (N+1) eps, so the smallest stays above 0.
+        """
+        task, dtype = self.task, self.dtype
+        e = torch.eye(1, task.d, dtype=torch.float64)
+        least = math.sqrt(4 * (task.N + 1) * torch.finfo(dtype).eps * float(task.gram(e, e)))
+        require(
+            task.sigma >= least,
+            "sigma",
+            task.sigma,
+            f"at least {least:.2g} for prompts of {task.N + 1} points drawn in {str(dtype).removeprefix('torch.')}",
+            "Use a larger sigma" + (", or precision = float64." if dtype == torch.float32 else "."),
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of weights and prompts. Matrix products may be coarser."""
+        return torch.float64 if self.precision == "float64" else torch.float32
 
     @property
     def identity(self) -> str:

@@ -49,9 +49,8 @@ class Engine:
         require_stackable(runs)
         self.runs, self.device, self.step = list(runs), device, 0
         run = runs[0]
-        double = run.precision == "float64"
-        require(not (double and device.type == "mps"), "precision", "float64", "float32 on MPS")
-        self.dtype = torch.float64 if double else torch.float32
+        self.dtype = run.dtype
+        require(not (self.dtype == torch.float64 and device.type == "mps"), "precision", "float64", "float32 on MPS")
         gpt = GPT(run.model, run.task.d, run.task.N).to(self.dtype)
         self.layout = Layout(gpt)
 

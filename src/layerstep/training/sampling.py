@@ -30,7 +30,7 @@ def draw(task: Task, z: Float[Tensor, "B M d1"]) -> tuple[Float[Tensor, "B M d"]
     x = task.law(z[..., :-1])
     K = task.gram(x, x)
     K.diagonal(dim1=-2, dim2=-1).add_(task.lam)
-    # sigma² on the diagonal makes the factorisation safe: nothing to check, so the host does not wait.
+    # A Run refuses a sigma too small for this to be safe: nothing to check here, so the host does not wait.
     L = torch.linalg.cholesky_ex(K, check_errors=False).L
     return x, (L @ z[..., -1:]).squeeze(-1)
 

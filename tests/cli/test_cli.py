@@ -72,6 +72,9 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["solve", "--sequences", "0"], "B = 0"),
         (["solve", "--plot", "errors.gif"], "--plot suffix = '.gif': must be one of .png, .svg, .pdf"),
         (["solve", "--plot", "/proc/no/errors.png", *SMALL], "cannot write /proc/no/errors.png"),
+        (["solve", "--steps", "abc"], "Error parsing --steps: invalid literal for int() with base 10: 'abc'"),
+        (["solve", "--stepz", "3"], "--stepz"),
+        (["train"], "--out"),
         (["bench", "--which", "nothing"], "--which = 'nothing': must be one of all"),
     ],
 )

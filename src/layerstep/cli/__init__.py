@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
+import io
+import itertools
+import os
 import sys
+from collections.abc import Callable
 
 from layerstep import __version__
-from layerstep.errors import LayerstepError
+from layerstep.errors import InputError, LayerstepError
 
 VERBS = {
     "solve": "run classical solvers on every prefix of sampled prompts",
@@ -32,6 +38,29 @@ def usage() -> str:
     )
 
 
+def _parse(verb: str, arguments: list[str]) -> Callable[[], None]:
+    """The verb with its arguments, ready to run; a mistake in them is an InputError of one line."""
+    import tyro
+
+    run = importlib.import_module(f"layerstep.cli.{verb}").run
+
+    @functools.wraps(run)
+    def ready(**values):
+        return lambda: run(**values)
+
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(ready, args=arguments, prog=f"layerstep {verb}")
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        # The parser draws a box: its first paragraph says what is wrong.
+        lines = [line.strip(" │") for line in said.getvalue().splitlines() if not line.startswith(("╭", "╰"))]
+        sentence = " ".join(itertools.takewhile(lambda line: not line.startswith("──"), lines))
+        raise InputError(f"{sentence.rstrip('.')}. See layerstep {verb} --help.") from None
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run one verb. A user's mistake is one line on stderr and status 2, never a traceback."""
     arguments = sys.argv[1:] if argv is None else argv
@@ -45,11 +74,9 @@ def main(argv: list[str] | None = None) -> int:
     if verb not in VERBS:
         print(f"layerstep: verb = {verb!r}: must be one of {', '.join(VERBS)}.", file=sys.stderr)
         return 2
-    import tyro
-
-    module = importlib.import_module(f"layerstep.cli.{verb}")
     try:
-        tyro.cli(module.run, args=rest, prog=f"layerstep {verb}")
+        _parse(verb, rest)()
+        sys.stdout.flush()
     except LayerstepError as error:
         print(f"layerstep {verb}: {error}", file=sys.stderr)
         return 2
@@ -57,6 +84,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"layerstep {verb}: stopped.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output (head, less) has seen enough
-        sys.stderr.close()
-        return 0
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except MemoryError:
+        print(f"layerstep {verb}: out of memory. Ask for fewer sequences, steps or examples.", file=sys.stderr)
+        return 2
     return 0

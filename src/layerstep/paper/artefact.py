@@ -16,6 +16,7 @@ from layerstep.files import digest, provenance, read_json, source_digest, write_
 from layerstep.paper.quoted import Row
 
 Data = dict[str, Any]
+FIGURES = ("svg", "pdf", "png")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,8 @@ class Artefact:
 
     def load(self, folder: FilePath) -> Data | None:
         """The result in `folder` if it is there, whole and of this identity."""
+        if not all((folder / f"{self.name}.{kind}").is_file() for kind in ("csv", *FIGURES)):
+            return None
         try:
             result = read_json(folder / f"{self.name}.json")
         except FileError:
@@ -65,7 +68,7 @@ class Artefact:
         writer.writerows(lines)
         write_text(folder / f"{self.name}.csv", text.getvalue())
         figure = self.draw(data)
-        for kind in ("svg", "pdf", "png"):
+        for kind in FIGURES:
             with write_aside(folder / f"{self.name}.{kind}") as aside:
                 figure.savefig(aside, format=kind, dpi=160)
         write_json(folder / f"{self.name}.json", result)  # last: its presence says that the rest is there

@@ -99,7 +99,7 @@ def findings(data: dict[str, Data]) -> list[str]:
     if trained:
         named = [f"{name} ({found['solver']})" for name, found in trained.items() if found["solver"]]
         nearest = ", ".join(f"{name}: {found['nearest']}, leaving {found['U']:.0%}" for name, found in trained.items())
-        steps = " to ".join(f"{count:,}" for count in sorted({found["steps"] for found in trained.values()}))
+        steps = " to ".join(f"{count:,}" for count in sorted({found["steps"] or 0 for found in trained.values()}))
         sentences.append(
             f"Of {len(trained)} trained transformers ({steps} training steps), {len(named) or 'none'} can be said to "
             "follow a solver of the library"

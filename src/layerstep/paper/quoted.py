@@ -23,6 +23,9 @@ NOISE_TABLE: dict[str, dict[str, tuple[float, ...]]] = {
     },
 }
 
+#: Transformer over encoded error at σ_test = 1 (section on noise).
+TF_OVER_EO = {"sphere": 0.77, "uniform": 0.86, "gaussian": 0.97}
+
 #: R² of the best-matching Richardson step against the layer (layers 2..10), and layers of 12 that Richardson wins.
 BEST_STEP_R2 = {"sphere": 0.976, "arccos1": 0.9275}
 LAYERS_WON = {"sphere": 11, "arccos1": 7}

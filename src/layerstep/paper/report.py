@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
+import torch
+
 from layerstep.errors import LayerstepError
 from layerstep.files import write_text
 from layerstep.paper import cg_precision, conditioning, convergence, noise, trained, trained_noise, verdicts, written
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.page import Section, render
+from layerstep.paper.predictions import predict
 from layerstep.paper.quoted import Row
-from layerstep.paper.runs import listing
+from layerstep.paper.runs import RUNS, listing
+from layerstep.training import GPT
 
 LAWS = ("sphere", "uniform", "gaussian")
 
@@ -31,6 +35,24 @@ def chapters() -> list[tuple[str, list[Artefact]]]:
         ("verdicts", [verdicts.artefact(models)]),
         ("noise", [noise.ARTEFACT, *under_noise]),
     ]
+
+
+def predict_missing(progress: Callable[[str], None]) -> dict[str, str]:
+    """Probe every model whose weights are here and whose predictions are not; reasons by name where that fails."""
+    failed = {}
+    for name, paper_run in RUNS.items():
+        if paper_run.trained_steps is None or name in trained.available():
+            continue
+        progress(f"probing {name}: minutes on a GPU, longer on a CPU")
+        try:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            model = GPT.from_pretrained(paper_run.folder, device=device)
+            found, probes = predict(model, paper_run.setting)
+            probes.save(paper_run.folder / "probes.safetensors")
+            found.save(paper_run.folder)
+        except LayerstepError as error:
+            failed[name] = str(error)
+    return failed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +78,7 @@ def reproduce(out: str | FilePath = "report", *, progress: Callable[[str], None]
     made, found, failed = [], [], {}
     sections: list[Section] = []
     rows: list[Row] = []
+    failed |= predict_missing(progress)
     for chapter, artefacts in chapters():
         for artefact in artefacts:
             result: Data | None = artefact.load(folder)
@@ -69,8 +92,8 @@ def reproduce(out: str | FilePath = "report", *, progress: Callable[[str], None]
                     failed[artefact.name] = str(error)
                     continue
                 made.append(artefact.name)
-            rows += artefact.rows(result["data"])
             sections.append(Section.of(chapter, artefact, result, folder))
+            rows += artefact.rows(result["data"])
     runs = listing()
     page = write_text(folder / "index.html", render(sections, rows, failed, runs))
     return Report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from layerstep.files import read_json
+from layerstep.errors import FileError
 from layerstep.measurement import Match, layers_won, match
 from layerstep.paper import convergence
 from layerstep.paper.artefact import Artefact, Data
@@ -27,8 +28,13 @@ LABELS = {name: SOLVERS[name].label for name in PAPER_SOLVERS}
 
 
 def available() -> list[str]:
-    """Names of the paper's runs whose predictions are in the repository, in the order of the paper."""
-    return [name for name, run in RUNS.items() if (run.folder / FILE).is_file()]
+    """Names of the paper's runs whose predictions are here and whole, in the order of the paper."""
+    found = []
+    for name, run in RUNS.items():
+        with contextlib.suppress(FileError):
+            Predictions.load(run.folder)
+            found.append(name)
+    return found
 
 
 def identity(name: str) -> Data:
@@ -38,8 +44,7 @@ def identity(name: str) -> Data:
 
 def steps_note(name: str) -> str:
     """How long the model was trained, for the reader of a number made with it."""
-    about = read_json(RUNS[name].folder / "config.json").get("about", {})
-    steps = about.get("run", {}).get("steps")
+    steps = RUNS[name].trained_steps
     return f"our model: {steps:,} training steps" if steps else ""
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from layerstep.paper import noise, trained
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.predictions import NOISE_SEQUENCES, Predictions
-from layerstep.paper.quoted import NOISE_TABLE, SIGMA_TEST, Row
+from layerstep.paper.quoted import NOISE_TABLE, SIGMA_TEST, TF_OVER_EO, Row
 from layerstep.paper.runs import RUNS
 from layerstep.paper.settings import SETTINGS, TITLES, evaluation_prompts
 from layerstep.paper.style import BLUE, INK, ORANGE, figure
@@ -56,12 +56,11 @@ def rows(data: Data) -> list[Row]:
                 )
             )
         ratio = law["TF/EO"]
-        paper = {"sphere": 0.77, "uniform": 0.86, "gaussian": 0.97}[COLUMNS[name]]
         found.append(
             Row(
                 quantity=f"transformer / encoded error, {title}, σ_test = 1",
                 where="section on noise",
-                paper=paper,
+                paper=TF_OVER_EO[COLUMNS[name]],
                 ours=ratio["value"][-1],
                 low=ratio["low"][-1],
                 high=ratio["high"][-1],

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from layerstep.construction import construct
 from layerstep.measurement import Instrument, Library, Verdict, identify, layers_won, match
 from layerstep.measurement.library import default_contexts
+from layerstep.measurement.record import read_record
 from layerstep.measurement.words import headline
 from layerstep.paper import trained
 from layerstep.paper.artefact import Artefact, Data
@@ -177,17 +178,18 @@ def summary(data: Data) -> tuple[list[str], list[list[str]]]:
 
 
 def artefact(names: list[str]) -> Artefact:
-    """Verdicts on these models and on the controls."""
+    """Verdicts on these models and on the controls, by the calibrated rule."""
+    rule = read_record()["rule"]
     return Artefact(
         name="verdicts",
         title="Whose steps? The verdict, with controls whose answer is known",
         caption=(
             "For every model the table shows what the paper's similarity metric says, and what the instrument says: a "
-            "solver is named only when nothing structured is left (V at most 0.015) and every rival is farther by a "
-            "margin. The figure shows the fraction of each layer's distance to exact kernel ridge regression that a "
-            "family leaves unexplained (dark: little)."
+            f"solver is named only when next to nothing structured is left (V at most {rule['v_limit']:g}) and every "
+            f"rival is farther by a margin ({rule['margin_limit']:g}). The figure shows the fraction of each layer's "
+            "distance to exact kernel ridge regression that a family leaves unexplained (dark: little)."
         ),
-        config={"models": names, "of": [trained.identity(name) for name in names], "seed": 0},
+        config={"models": names, "of": [trained.identity(name) for name in names], "seed": 0, "rule": rule},
         compute=compute,
         draw=draw,
         table=table,

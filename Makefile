@@ -29,8 +29,9 @@ bench: $(READY)
 clean:
 	rm -rf .venv report
 
-# torch is installed by its pinned name first: a looser requirement would fetch gigabytes of GPU libraries.
+# torch first and pinned: any looser requirement may fetch another, larger build of it.
 $(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("layerstep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[dev]'

@@ -10,7 +10,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text()
 
 def test_the_examples_run():
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) >= 3
+    assert len(blocks) >= 4
     prompts = ls.sample(ls.Task(), 1, seed=1)
     names = {"x": prompts.x[0, :20], "y": prompts.y[0, :20], "xq": prompts.x[0, 20:23]}
     try:
@@ -19,6 +19,7 @@ def test_the_examples_run():
     finally:
         ls.KERNELS.pop("laplace", None)
     assert names["network"].depth == 712
+    assert names["verdict"].solver is None
     assert names["path"].values.shape == (201, 256, 40)
     assert (names["answer"].bound < 0.01).all()
 

@@ -26,7 +26,7 @@ _ROOMS = {
         exact solve solve_all""",
     "construction": "Certificate Construction Prediction TransformerKRR construct",
     "training": "GPT Model PRESETS Run train",
-    "measurement": "Match Probes Verdict identify match probe",
+    "measurement": "GPTReader Hooked Match Probes Verdict identify layers_won match probe",
     "paper": "reproduce",
     "errors": "FileError InputError LayerstepError",
 }

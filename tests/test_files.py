@@ -4,9 +4,10 @@ import errno
 import os
 
 import pytest
+import torch
 
 from layerstep.errors import FileError
-from layerstep.files import digest, read_json, write_aside, write_json
+from layerstep.files import digest, read_json, read_tensors, write_aside, write_json, write_tensors
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -45,3 +46,32 @@ def test_unreadable_files_are_sentences(tmp_path):
 def test_the_identity_of_a_configuration_ignores_the_order_of_its_keys():
     assert digest({"a": 1, "b": 2.5}) == digest({"b": 2.5, "a": 1})
     assert digest({"a": 1}) != digest({"a": 2})
+
+
+def test_tensors_come_back_with_their_header(tmp_path):
+    matrix = torch.arange(6.0).view(2, 3)
+    file = write_tensors(tmp_path / "a.safetensors", {"m": matrix.T}, {"format": "pt", "facts": {"N": [1, 2]}})
+    tensors, header = read_tensors(file)
+    assert torch.equal(tensors["m"], matrix.T)
+    assert header == {"format": "pt", "facts": {"N": [1, 2]}}
+    assert read_tensors(write_tensors(tmp_path / "b.safetensors", tensors))[1] == {}
+
+
+def test_a_full_disk_under_tensors_is_a_sentence(tmp_path):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))  # files of more bytes do not fit
+    try:
+        with pytest.raises(FileError, match=r"cannot write .*a\.safetensors: .*too large.*is unchanged"):
+            write_tensors(tmp_path / "a.safetensors", {"m": torch.zeros(1000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == []
+
+
+def test_files_that_hold_no_tensors_are_sentences(tmp_path):
+    with pytest.raises(FileError, match="is not there"):
+        read_tensors(tmp_path / "no.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes(b"1234")
+    with pytest.raises(FileError, match=r"cut\.safetensors is no whole safetensors file"):
+        read_tensors(tmp_path / "cut.safetensors")

@@ -11,7 +11,7 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -70,6 +70,44 @@ def read_json(path: str | os.PathLike) -> Any:
         raise FileError(f"{path} is not there. Check the path.") from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise FileError(f"{path} is not readable JSON ({error}). It may be truncated; delete it.") from error
+
+
+def write_tensors(
+    path: str | os.PathLike, tensors: Mapping[str, Any], header: Mapping[str, Any] | None = None
+) -> FilePath:
+    """Torch tensors by name to one safetensors file. Header values are kept as JSON; a string stands for itself."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in (header or {}).items()}
+    with write_aside(path) as aside:
+        try:
+            save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, aside, words or None)
+        except SafetensorError as error:  # safetensors wraps a full disk in an error of its own
+            raise OSError(str(error)) from error
+    return FilePath(path)
+
+
+def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tensors of a safetensors file and its header, or a FileError. What is no JSON in the header is a string."""
+    from safetensors import SafetensorError, safe_open
+
+    if not FilePath(path).is_file():
+        raise FileError(f"{path} is not there. Check the path.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            words = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise FileError(f"{path} is no whole safetensors file ({error}). Copy or write it again.") from error
+    return tensors, {key: _json_or_string(text) for key, text in words.items()}
+
+
+def _json_or_string(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def digest(value: Any) -> str:

@@ -12,6 +12,7 @@ from safetensors import safe_open
 from construction.cases import system
 from layerstep.construction import construct, export, load, plain, save
 from layerstep.errors import FileError
+from layerstep.files import write_tensors
 
 NETWORKS = {
     "compact": {"scheme": "compact", "B_y": 1.0, "error": 0.05},
@@ -77,19 +78,31 @@ print(model.load("weights.safetensors").predict(x, y, xq).tolist())
 
 def test_files_that_are_no_networks_are_refused(tmp_path):
     (tmp_path / "cut").write_bytes(b"1234")
-    with pytest.raises(FileError, match="no safetensors file"):
+    with pytest.raises(FileError, match="no whole safetensors file"):
         load(tmp_path / "cut")
     with pytest.raises(FileError, match="missing"):
         load(tmp_path / "missing")
-    from safetensors.torch import save_file
-
-    save_file({"a": torch.zeros(1)}, tmp_path / "other")
+    write_tensors(tmp_path / "other", {"a": torch.zeros(1)})
     with pytest.raises(FileError, match="holds no constructed network"):
         load(tmp_path / "other")
-    save_file(
-        {"a": torch.zeros(1)},
-        tmp_path / "wrong",
-        {"arguments": json.dumps({"d": 1, "N": 2, "v": 1.0, "lam": 1.0, "scheme": "compact", "L": 2})},
-    )
-    with pytest.raises(FileError, match="does not hold the weights"):
+
+
+ARGUMENTS = {"d": 1, "N": 2, "v": 1.0, "lam": 1.0, "scheme": "compact", "L": 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (ARGUMENTS, "does not hold the weights"),
+        ('{"d": 1, "N":', "holds no constructed network"),
+        ([1, 2], "holds no constructed network"),
+        (ARGUMENTS | {"lam": -1.0}, r"make no network \(lam = -1.0"),
+        (ARGUMENTS | {"depth": 3}, r"make no network .*depth"),
+        (ARGUMENTS | {"N": "two"}, "make no network"),
+        ({"d": 1}, "make no network"),
+    ],
+)
+def test_altered_arguments_are_refused_in_words(arguments, words, tmp_path):
+    write_tensors(tmp_path / "wrong", {"a": torch.zeros(1)}, {"arguments": arguments})
+    with pytest.raises(FileError, match=words):
         load(tmp_path / "wrong")

@@ -141,7 +141,7 @@ def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(tmp_path, mon
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("layerstep.training.pretrained.save_file", full)
+    monkeypatch.setattr("safetensors.torch.save_file", full)
     with pytest.raises(FileError, match=r"cannot write .*No space left on device\. What was there before is unchanged"):
         save_checkpoint(tmp_path, [RUN], 6, {"weights": torch.zeros(3)})
     found = load_checkpoint(tmp_path, [RUN])

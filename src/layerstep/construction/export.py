@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path as FilePath
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import nn
 
 from layerstep.construction import plain
 from layerstep.construction.construct import construct
 from layerstep.construction.network import Construction
-from layerstep.errors import FileError
-from layerstep.files import write_aside
+from layerstep.errors import FileError, InputError
+from layerstep.files import read_tensors, write_aside, write_tensors
 
 
 def modules(network: Construction) -> dict[str, list[Any]]:
@@ -56,28 +53,25 @@ def layout(network: Construction) -> dict[str, Any]:
 def save(network: Construction, path: str | os.PathLike) -> FilePath:
     """Write weights, layout, the arguments of `construct` and the certificate to one safetensors file."""
     # Copies: safetensors stores no tensor that shares memory with another.
-    tensors = {name: weight.detach().cpu().clone() for name, weight in named_weights(network).items()}
+    tensors = {name: weight.detach().clone() for name, weight in named_weights(network).items()}
     header = {
-        "layout": json.dumps(layout(network)),
-        "arguments": json.dumps(network.arguments),
-        "certificate": json.dumps(network.certificate.to_dict()),
+        "layout": layout(network),
+        "arguments": network.arguments,
+        "certificate": network.certificate.to_dict(),
     }
-    with write_aside(path) as aside:
-        save_file(tensors, aside, metadata=header)
-    return FilePath(path)
+    return write_tensors(path, tensors, header)
 
 
 def load(path: str | os.PathLike) -> Construction:
     """The network that `save` wrote, in the precision it was saved in."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise FileError(f"{path} is no safetensors file that can be read ({error}). Save it again.") from error
-    if "arguments" not in header:
+    tensors, header = read_tensors(path)
+    arguments = header.get("arguments")
+    if not isinstance(arguments, dict):
         raise FileError(f"{path} holds no constructed network: its header has no `arguments`. Save it with `save`.")
-    network = construct(**json.loads(header["arguments"]))
+    try:
+        network = construct(**arguments)
+    except (TypeError, InputError) as error:
+        raise FileError(f"{path} has arguments that make no network ({error}). Save it again.") from error
     weights = named_weights(network)
     if {name: weight.shape for name, weight in weights.items()} != {n: t.shape for n, t in tensors.items()}:
         raise FileError(f"{path} does not hold the weights that its arguments make. Save it again.")

@@ -12,9 +12,8 @@ from pathlib import Path as FilePath
 from torch import Tensor
 
 from layerstep.errors import FileError, InputError
-from layerstep.files import read_json, write_json
+from layerstep.files import read_json, read_tensors, write_json, write_tensors
 from layerstep.training.config import Run
-from layerstep.training.pretrained import read_tensors, write_tensors
 
 FORMAT = 1
 KEPT = 2
@@ -59,4 +58,4 @@ def load_checkpoint(folder: FilePath, runs: Sequence[Run]) -> tuple[int, dict[st
     path = note.with_suffix(".safetensors")
     if checksum(path) != about["sha256"]:
         raise FileError(f"{path} does not have the checksum it was written with. {mend}")
-    return about["step"], read_tensors(path)
+    return about["step"], read_tensors(path)[0]

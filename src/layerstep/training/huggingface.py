@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from layerstep.errors import FileError, require, require_count
-from layerstep.files import write_json
+from layerstep.files import write_json, write_tensors
 from layerstep.training.config import Model
 from layerstep.training.gpt import GPT
-from layerstep.training.pretrained import load, write_tensors
+from layerstep.training.pretrained import load
 
 # ours: theirs. Conv1D, their linear layer, stores the transpose of its matrix.
 BLOCK = {

@@ -7,36 +7,15 @@ from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from layerstep.errors import FileError, require
-from layerstep.files import read_json, write_aside, write_json
+from layerstep.files import read_json, read_tensors, write_json, write_tensors
 from layerstep.training.config import Model
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 KIND = "layerstep-gpt"
 Saved = TypeVar("Saved", bound="Pretrained")
-
-
-def write_tensors(path: FilePath, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Tensors to one safetensors file, written aside and renamed."""
-    with write_aside(path) as aside:
-        try:
-            save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, aside, metadata)
-        except SafetensorError as error:  # safetensors wraps a full disk in an error of its own
-            raise OSError(str(error)) from error
-
-
-def read_tensors(path: FilePath) -> dict[str, Tensor]:
-    """Tensors of one safetensors file, or a FileError that says what is wrong with it."""
-    if not path.is_file():
-        raise FileError(f"{path} is not there. Check the path.")
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise FileError(f"{path} is no whole safetensors file ({error}). Copy or write it again.") from error
 
 
 def shards(tensors: dict[str, Tensor], shard_bytes: int) -> list[dict[str, Tensor]]:
@@ -105,7 +84,7 @@ class Pretrained(nn.Module):
         files = [WEIGHTS]
         if (folder / INDEX).is_file():
             files = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
-        state = {name: t for file in files for name, t in read_tensors(folder / file).items()}
+        state = {name: t for file in files for name, t in read_tensors(folder / file)[0].items()}
         model = cls(Model.from_dict(config["model"]), d=config["d"], N=config["N"])  # type: ignore[call-arg]
         load(model, state, str(folder))
         stored = next(iter(state.values())).dtype

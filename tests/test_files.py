@@ -2,12 +2,14 @@
 
 import errno
 import os
+import subprocess
 
 import pytest
 import torch
 
+import layerstep.files
 from layerstep.errors import FileError
-from layerstep.files import digest, read_json, read_tensors, write_aside, write_json, write_tensors
+from layerstep.files import digest, provenance, read_json, read_tensors, write_aside, write_json, write_tensors
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -75,3 +77,13 @@ def test_files_that_hold_no_tensors_are_sentences(tmp_path):
     (tmp_path / "cut.safetensors").write_bytes(b"1234")
     with pytest.raises(FileError, match=r"cut\.safetensors is no whole safetensors file"):
         read_tensors(tmp_path / "cut.safetensors")
+
+
+@pytest.mark.parametrize(("place", "known"), [("src/layerstep", True), ("lib/site-packages/layerstep", False)])
+def test_the_commit_of_somebody_elses_repository_is_not_recorded(tmp_path, monkeypatch, place, known):
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    (tmp_path / place).mkdir(parents=True)
+    monkeypatch.setattr(layerstep.files, "__file__", str(tmp_path / place / "files.py"))
+    assert (provenance()["commit"] != "unknown") == known

@@ -146,9 +146,16 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 
 
 def _commit() -> str:
-    here = FilePath(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
-    try:
+    """The commit of this package's own repository: in a repository of somebody else's it has none."""
+    here = FilePath(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(here), *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+
+    try:
+        if FilePath(git("rev-parse", "--show-toplevel")).resolve() / "src" / "layerstep" != here:
+            return "unknown"
+        return git("describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
     except (OSError, subprocess.SubprocessError):
         return "unknown"

@@ -46,12 +46,20 @@ def test_predictions_come_back_as_they_were_saved(planted):
 
 
 def test_a_missing_or_cut_file_is_a_sentence(planted, tmp_path):
-    with pytest.raises(ls.FileError, match="holds no predictions"):
+    with pytest.raises(ls.FileError, match="is not there"):
         Predictions.load(tmp_path)
     whole = (runs.RUNS["sphere"].folder / predictions.FILE).read_bytes()
     (tmp_path / predictions.FILE).write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ls.FileError, match="holds no predictions"):
+    with pytest.raises(ls.FileError, match="no whole safetensors file"):
         Predictions.load(tmp_path)
+
+
+def test_a_broken_file_leaves_the_other_models(planted, monkeypatch, tmp_path):
+    monkeypatch.setattr(runs, "MODELS", tmp_path)
+    for name in ("sphere", "uniform"):
+        planted.save(tmp_path / name)
+    (tmp_path / "sphere" / predictions.FILE).write_bytes(b"cut")
+    assert trained.available() == ["uniform"]
 
 
 def test_the_planted_steps_are_found_one_by_one(planted):

@@ -1,11 +1,10 @@
 """What a trained model answers on the evaluation prompts: enough for every figure, and a thousandth of its weights.
 
-Needs torch, numpy and safetensors only, so that it can run where the model was trained.
+Needs the packages that training needs and no other, so that it can run where the model was trained.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -13,12 +12,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from layerstep.errors import FileError
-from layerstep.files import provenance, write_aside
+from layerstep.files import provenance, read_tensors, write_tensors
 from layerstep.measurement import Probes, probe
 from layerstep.paper.quoted import SIGMA_TEST
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
@@ -42,22 +39,17 @@ class Predictions:
 
     def save(self, folder: FilePath) -> FilePath:
         tensors = {"layers": self.layers.values, "head": self.head, "noise": self.noise}
-        tensors = {name: value.to("cpu", torch.float32).contiguous() for name, value in tensors.items()}
-        with write_aside(folder / FILE) as aside:
-            save_file(tensors, aside, metadata={"layerstep": json.dumps(self.facts)})
-        return folder / FILE
+        tensors = {name: value.float() for name, value in tensors.items()}
+        return write_tensors(folder / FILE, tensors, {"layerstep": self.facts})
 
     @staticmethod
     def load(folder: FilePath) -> Predictions:
-        file = folder / FILE
+        tensors, header = read_tensors(folder / FILE)
         try:
-            with safe_open(file, framework="pt") as opened:
-                facts = json.loads(opened.metadata()["layerstep"])
-                layers, head, noise = (opened.get_tensor(name).double() for name in ("layers", "head", "noise"))
-        except (OSError, SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-            raise FileError(
-                f"{file} holds no predictions ({error}). `layerstep reproduce` makes them again."
-            ) from error
+            layers, head, noise = (tensors[name].double() for name in ("layers", "head", "noise"))
+            facts = header["layerstep"]
+        except KeyError as error:
+            raise FileError(f"{folder / FILE} holds no predictions (no {error}). Delete it.") from error
         path = Path(layers, torch.arange(len(layers)).double(), "transformer")
         return Predictions(layers=path, head=head, noise=noise, facts=facts)
 

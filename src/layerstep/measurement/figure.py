@@ -38,7 +38,7 @@ def draw(verdict: Verdict, file: str | os.PathLike | None = None):
         unexplained.plot(layers, fit.U_layer.numpy(), f"C{k}", marker="o", ms=3, lw=thick, label=fit.kind)
         structured.plot(layers, fit.V_layer.numpy(), f"C{k}", marker="o", ms=3, lw=thick)
     unexplained.plot(layers, table.explainable.numpy(), "k:", lw=1, label="explainable")
-    unexplained.set(ylim=(0, 1.3), ylabel="U, left of the distance to KRR", xlabel="layer")
+    unexplained.set(ylim=(0, 1.6), ylabel="U, left of the distance to KRR", xlabel="layer")
     unexplained.legend(fontsize=8, ncol=2, loc="upper left")
     structured.axhspan(-1, verdict.rule.v_limit, color="C2", alpha=0.15, lw=0)
     structured.set_yscale("symlog", linthresh=0.01)

@@ -13,10 +13,11 @@ import time
 
 import torch
 
+from layerstep.errors import find_device
 from layerstep.files import provenance
 from layerstep.tasks import sample
 from layerstep.training import GPT, PRESETS, Run
-from layerstep.training.engine import Engine, find_device
+from layerstep.training.engine import Engine
 from layerstep.training.sampling import CHUNK, draw_chunk
 
 PAPER_STEPS = 500_000

@@ -42,3 +42,27 @@ def require_count(minimum: int = 1, **values: Any) -> None:
     for name, value in values.items():
         whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         require(whole and value >= minimum, name, repr(value), f"an integer of at least {minimum}")
+
+
+def find_device(device: Any = None) -> Any:
+    """The torch.device asked for, or the best there is: CUDA, then MPS, then the CPU. Else an InputError."""
+    import torch
+
+    there = ["cpu"]
+    if torch.backends.mps.is_available():
+        there.insert(0, "mps")
+    if torch.cuda.is_available():
+        there.insert(0, "cuda")
+    if device is None:
+        return torch.device(there[0])
+    name = str(device)
+    allowed = f"one of {', '.join(there)}"
+    require(name.split(":")[0] in there, "device", repr(name), allowed, "That is what this machine has.")
+    try:
+        found = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device = {name!r}: must be {allowed}.") from error
+    if found.type == "cuda" and found.index is not None:
+        count = torch.cuda.device_count()
+        require(found.index < count, "device", repr(name), f"cuda:0 to cuda:{count - 1}")
+    return found

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from layerstep.errors import InputError
+from layerstep.errors import InputError, find_device
 from layerstep.tasks import Task
 from layerstep.training import GPT, Model, Run, active_points, learning_rate
-from layerstep.training.engine import Engine, find_device
+from layerstep.training.engine import Engine
 from layerstep.training.gpt import interleave
 from layerstep.training.sampling import CHUNK, draw, draw_chunk
 from layerstep.training.stack import Layout, require_stackable

@@ -47,28 +47,53 @@ def damage(folder, kind):
         config.write_text('{"model_type": "gpt2"}')
     elif kind == "half a config":
         config.write_text(config.read_text()[:20])
-    elif kind in ("shape", "key"):
-        change = {"shape": {"layers": 3}, "key": {"depth": 3}}[kind]
+    elif kind == "index":
+        (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../elsewhere"}}')
+    elif kind == "list":
+        (folder / "model.safetensors.index.json").write_text('["model.safetensors"]')
+    else:
         about = json.loads(config.read_text())
-        config.write_text(json.dumps(about | {"model": about["model"] | change}))
+        if kind in about:
+            del about[kind]
+        elif kind == "type":
+            about["d"] = "three"
+        elif kind == "model is a list":
+            about["model"] = [1, 2]
+        else:
+            about["model"] |= {"shape": {"layers": 3}, "key": {"depth": 3}, "width": {"width": None}}[kind]
+        config.write_text(json.dumps(about))
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "words"),
+    ("kind", "words"),
     [
-        ("truncated", FileError, "no whole safetensors file"),
-        ("missing", FileError, "is not there"),
-        ("config", FileError, "does not describe a layerstep-gpt"),
-        ("half a config", FileError, "not readable JSON"),
-        ("shape", FileError, "12 tensors do not fit the model, first blocks.2"),
-        ("key", InputError, "model keys = depth"),
+        ("truncated", "no whole safetensors file"),
+        ("missing", "is not there"),
+        ("config", "does not describe a layerstep-gpt"),
+        ("half a config", "not readable JSON"),
+        ("shape", "12 tensors do not fit the model, first blocks.2"),
+        ("key", "describes no model: model keys = depth"),
+        ("width", "describes no model"),
+        ("type", "describes no model: d = 'three'"),
+        ("model is a list", r"describes no model: model = \[1, 2\]"),
+        ("N", "config.json has no 'N'"),
+        ("model", "config.json has no 'model'"),
+        ("index", "no index of shards"),
+        ("list", "no index of shards"),
     ],
 )
-def test_damaged_and_foreign_folders_are_refused_in_words(gpt, tmp_path, kind, error, words):
+def test_damaged_and_foreign_folders_are_refused_in_words(gpt, tmp_path, kind, words):
     gpt.save_pretrained(tmp_path)
     damage(tmp_path, kind)
-    with pytest.raises(error, match=words):
+    with pytest.raises(FileError, match=words):
         GPT.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("device", ["foo", "cuda:99", "cpu:x"])
+def test_a_device_that_is_not_there_is_refused_in_words(gpt, tmp_path, device):
+    gpt.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"device = .*: must be"):
+        GPT.from_pretrained(tmp_path, device=device)
 
 
 def test_a_path_that_is_no_folder_is_refused_in_words(tmp_path):

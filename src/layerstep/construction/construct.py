@@ -15,7 +15,7 @@ from layerstep.construction.exact import Exact
 from layerstep.construction.network import Construction
 from layerstep.construction.paper import plan
 from layerstep.construction.scheme import depth_and_sink
-from layerstep.errors import require, require_choice, require_count, require_positive
+from layerstep.errors import find_device, require, require_choice, require_count, require_positive
 
 SCHEMES = ("paper", "exact", "compact")
 # Where no error is asked for, the sink leaks this fraction: below what float64 rounding does to the same numbers.
@@ -57,6 +57,7 @@ def construct(
     heads    2 for L + 1 blocks, 1 for 2L + 1 (exact scheme).
     """
     arguments = {name: value for name, value in locals().items() if name not in ("dtype", "device")}
+    device = find_device(device)
     require_count(d=d, N=N)
     require_positive(v=v, lam=lam)
     optional = {"B_x": B_x, "B_y": B_y, "eps": eps, "error": error, "eta": eta}

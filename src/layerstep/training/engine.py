@@ -8,34 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import InputError, require
+from layerstep.errors import require
 from layerstep.training.adamw import COLUMNS, adamw, table
 from layerstep.training.config import Run
 from layerstep.training.gpt import GPT
 from layerstep.training.plain import PlainNetwork
 from layerstep.training.sampling import CHUNK, draw_chunk
 from layerstep.training.stack import Layout, require_stackable
-
-
-def find_device(device: str | None) -> torch.device:
-    """The device asked for, or the best there is: CUDA, then MPS, then the CPU."""
-    there = ["cpu"]
-    if torch.backends.mps.is_available():
-        there.insert(0, "mps")
-    if torch.cuda.is_available():
-        there.insert(0, "cuda")
-    if device is None:
-        return torch.device(there[0])
-    kind = str(device).split(":")[0]
-    require(kind in there, "device", repr(device), f"one of {', '.join(there)}", "That is what this machine has.")
-    try:
-        found = torch.device(device)
-    except RuntimeError as error:
-        raise InputError(f"device = {device!r}: must be one of {', '.join(there)}.") from error
-    if found.type == "cuda" and found.index is not None:
-        count = torch.cuda.device_count()
-        require(found.index < count, "device", repr(device), f"cuda:0 to cuda:{count - 1}")
-    return found
 
 
 class Engine:

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from layerstep.errors import FileError, InputError, LayerstepError, require
+from layerstep.errors import FileError, InputError, LayerstepError, find_device, require
 from layerstep.files import provenance, read_json, write_json, write_text
 from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
 from layerstep.training.config import Run
-from layerstep.training.engine import Engine, find_device
+from layerstep.training.engine import Engine
 from layerstep.training.progress import progress as show_progress
 from layerstep.training.schedule import active_points, learning_rate
 from layerstep.training.stack import require_stackable

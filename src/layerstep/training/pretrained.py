@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from layerstep.errors import FileError, require
+from layerstep.errors import FileError, InputError, find_device, require, require_count
 from layerstep.files import read_json, read_tensors, write_json, write_tensors
 from layerstep.training.config import Model
 
@@ -78,18 +78,39 @@ class Pretrained(nn.Module):
         folder = FilePath(path)
         if not folder.is_dir():
             raise FileError(f"{folder} is no folder. save_pretrained and `layerstep train` write such folders.")
-        config = read_json(folder / CONFIG)
-        if not isinstance(config, dict) or config.get("model_type") != KIND:
-            raise FileError(f"{folder / CONFIG} does not describe a {KIND}. For other layouts see docs/training.md.")
-        files = [WEIGHTS]
-        if (folder / INDEX).is_file():
-            files = sorted(set(read_json(folder / INDEX)["weight_map"].values()))
+        place = find_device(device)
+        model = cls._described(folder / CONFIG)
+        files = _weight_files(folder / INDEX) if (folder / INDEX).is_file() else [WEIGHTS]
         state = {name: t for file in files for name, t in read_tensors(folder / file)[0].items()}
-        model = cls(Model.from_dict(config["model"]), d=config["d"], N=config["N"])  # type: ignore[call-arg]
         load(model, state, str(folder))
         stored = next(iter(state.values())).dtype
         kept = torch.float32 if stored in (torch.float16, torch.bfloat16) else stored
-        return model.to(device=device, dtype=dtype or kept).eval()
+        return model.to(device=place, dtype=dtype or kept).eval()
+
+    @classmethod
+    def _described(cls: type[Saved], path: FilePath) -> Saved:
+        """The model of a config.json, its weights not yet loaded."""
+        config = read_json(path)
+        if not isinstance(config, dict) or config.get("model_type") != KIND:
+            raise FileError(f"{path} does not describe a {KIND}. For other layouts see docs/training.md.")
+        try:
+            require_count(d=config["d"], N=config["N"])
+            require(isinstance(config["model"], dict), "model", repr(config["model"]), "a dictionary")
+            return cls(Model.from_dict(config["model"]), d=config["d"], N=config["N"])  # type: ignore[call-arg]
+        except KeyError as error:
+            raise FileError(f"{path} has no {error}. Copy or write it again.") from error
+        except (TypeError, InputError) as error:
+            raise FileError(f"{path} describes no model: {error} Copy or write it again.") from error
+
+
+def _weight_files(index: FilePath) -> list[str]:
+    """The files that an index of shards names."""
+    found = read_json(index)
+    places = found.get("weight_map") if isinstance(found, dict) else None
+    # Names of files only: an index cannot point outside its folder.
+    if not isinstance(places, dict) or not places or any(FilePath(str(f)).name != f for f in places.values()):
+        raise FileError(f"{index} is no index of shards: it has no `weight_map` of file names. Write it again.")
+    return sorted(set(places.values()))
 
 
 def load(model: nn.Module, state: dict[str, Tensor], where: str) -> None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from layerstep.construction.blocks import Block, Mask
-from layerstep.construction.certificate import Certificate, Constant
+from layerstep.construction.certificate import Constant
 from layerstep.construction.parts import (
     SINK_AND_TRAIN,
     Read,
@@ -36,6 +37,8 @@ class Compact(SinkScheme):
     The fixed point w~ has (K + lam I)(w~ - w*) = (I - G²) K w~ with |K w~| <= |y| / (1 - δ): the second term. The
     read-out multiplies by a / (a + D_q): the third.
     """
+
+    name: ClassVar[str] = "compact"
 
     @staticmethod
     def relative_bound(phi: float, delta: float) -> float:
@@ -61,21 +64,11 @@ class Compact(SinkScheme):
         first = [Block(None, first_step(stream, "y", step_a[0]))]
         return Blocks([first, *([Block(read, mlp)] for mlp in steps)], [sink_readout(stream, v, self.a)])
 
-    def certificate(self, counts: dict[str, int]) -> Certificate:
-        B_norm = self.B_norm
-        return Certificate(
-            scheme="compact",
-            bound=self.bound(B_norm),
-            trivial=None if B_norm is None else B_norm / 2,
-            L=self.L,
-            **counts,
-            assumptions="n <= N training tokens; |y_i| <= B_y; exact arithmetic",
-            constants=(
-                Constant("a", self.a, "weight of the sink"),
-                Constant("delta", self.N / self.a, "leakage of the sink, N / a"),
-                Constant("phi", self.steps.contraction(self.L), "contraction of the L steps"),
-                Constant("lo", self.steps.lo, "least eigenvalue of K + lam I, lam"),
-                Constant("hi", self.steps.hi, "largest eigenvalue of K + lam I, lam + N"),
-                *(() if B_norm is None else (Constant("B_norm", B_norm, "largest |y| / √lam, B_y √(N / lam)"),)),
-            ),
+    def constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("a", self.a, "weight of the sink"),
+            Constant("delta", self.N / self.a, "leakage of the sink, N / a"),
+            Constant("phi", self.steps.contraction(self.L), "contraction of the L steps"),
+            Constant("lo", self.steps.lo, "least eigenvalue of K + lam I, lam"),
+            Constant("hi", self.steps.hi, "largest eigenvalue of K + lam I, lam + N"),
         )

@@ -19,9 +19,10 @@ preconditioner; rho = lam has the narrower spectrum [lam / (lam + N), 1].
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from layerstep.construction.blocks import MLP, Attention, Block, Mask
-from layerstep.construction.certificate import Certificate, Constant
+from layerstep.construction.certificate import Constant
 from layerstep.construction.parts import (
     SINK_AND_TRAIN,
     Read,
@@ -43,6 +44,8 @@ class Exact(SinkScheme):
     |w*| <= B_norm and the dual norm of k_q is at most 1: the iteration costs phi B_norm. Then |k_q·w| is at most
     (1/2 + phi) B_norm, and the sink takes the fraction D_q / (a + D_q) <= δ of it.
     """
+
+    name: ClassVar[str] = "exact"
 
     rho: float
     heads: int = 2
@@ -79,24 +82,14 @@ class Exact(SinkScheme):
             return [attention(self.stream, self.v, A, B)]
         return [attention(self.stream, self.v, A), attention(self.stream, self.v, B)]
 
-    def certificate(self, counts: dict[str, int]) -> Certificate:
-        B_norm = self.B_norm
-        return Certificate(
-            scheme="exact",
-            bound=self.bound(B_norm),
-            trivial=None if B_norm is None else B_norm / 2,
-            L=self.L,
-            **counts,
-            assumptions="n <= N training tokens; |y_i| <= B_y; exact arithmetic",
-            constants=(
-                Constant("rho", self.rho, "preconditioner D + rho I"),
-                Constant("a", self.a, "weight of the sink in the read-out"),
-                Constant("delta", self.N / self.a, "leakage of the read-out, N / a"),
-                Constant("phi", self.steps.contraction(self.L), "contraction of the L steps"),
-                Constant("lo", self.steps.lo, "least eigenvalue, lam / (rho + N)"),
-                Constant("hi", self.steps.hi, "largest eigenvalue, max (D_i + lam) / (D_i + rho)"),
-                *(() if B_norm is None else (Constant("B_norm", B_norm, "largest |y| / √lam, B_y √(N / lam)"),)),
-            ),
+    def constants(self) -> tuple[Constant, ...]:
+        return (
+            Constant("rho", self.rho, "preconditioner D + rho I"),
+            Constant("a", self.a, "weight of the sink in the read-out"),
+            Constant("delta", self.N / self.a, "leakage of the read-out, N / a"),
+            Constant("phi", self.steps.contraction(self.L), "contraction of the L steps"),
+            Constant("lo", self.steps.lo, "least eigenvalue, lam / (rho + N)"),
+            Constant("hi", self.steps.hi, "largest eigenvalue, max (D_i + lam) / (D_i + rho)"),
         )
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from layerstep.construction.blocks import Block
-from layerstep.construction.certificate import Certificate, Precondition
+from layerstep.construction.certificate import Certificate, Constant, Precondition
 from layerstep.construction.chebyshev import Steps
 from layerstep.construction.stream import Stream
 
@@ -79,6 +79,7 @@ class SinkScheme(Scheme):
     L: int
     a: float
 
+    name: ClassVar[str]
     flexible: ClassVar[bool] = True
 
     @property
@@ -96,6 +97,25 @@ class SinkScheme(Scheme):
         if B_norm is None or not (phi < 1 and delta < 1):
             return None
         return B_norm * self.relative_bound(phi, delta)
+
+    @abstractmethod
+    def constants(self) -> tuple[Constant, ...]:
+        """The numbers behind the bound, in the words of this scheme."""
+
+    def certificate(self, counts: dict[str, int]) -> Certificate:
+        B_norm = self.B_norm
+        return Certificate(
+            scheme=self.name,
+            bound=self.bound(B_norm),
+            trivial=None if B_norm is None else B_norm / 2,
+            L=self.L,
+            **counts,
+            assumptions="n <= N training tokens; |y_i| <= B_y; exact arithmetic",
+            constants=(
+                *self.constants(),
+                *(() if B_norm is None else (Constant("B_norm", B_norm, "largest |y| / √lam, B_y √(N / lam)"),)),
+            ),
+        )
 
     def promised(self, y: Tensor) -> float | None:
         return self.bound(float(y.double().norm()) / math.sqrt(self.lam))

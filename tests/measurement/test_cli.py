@@ -42,3 +42,12 @@ def test_identify_answers_too_few_sequences_in_words(capsys):
 def test_a_model_that_is_nowhere_is_one_line_and_status_2(capsys):
     assert main(["identify", "nowhere"]) == 2
     assert "must be a folder, a file, or a solver" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_written_network_is_judged_from_its_file(tmp_path, capsys):
+    save = str(tmp_path / "network.safetensors")
+    assert main(["construct", "--d", "3", "--N", "8", "--lam", "0.01", "--L", "12", "--save", save, "--json"]) == 0
+    capsys.readouterr()
+    assert main(["identify", save, "--sequences", "64", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["solver"] == "chebyshev"

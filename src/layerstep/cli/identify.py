@@ -69,7 +69,14 @@ def run(
         prompts = sample(task, sequences, seed)
         path = rerun(prompts)
         progress.update(bar, description="comparing with every solver", completed=0.0)
-        verdict = identify(path, prompts, task, rerun=rerun if interventions else None, seed=seed, progress=show)
+        verdict = identify(
+            path,
+            prompts,
+            task,
+            rerun=rerun if interventions and path.N == prompts.N else None,
+            seed=seed,
+            progress=show,
+        )
     if figure is not None and verdict.table is not None:
         verdict.figure(str(figure))
     if json:
@@ -84,19 +91,23 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
     """(the model as a function from prompts to its path, its task)."""
     from layerstep.construction import load
     from layerstep.errors import InputError
+    from layerstep.measurement.library import default_contexts
     from layerstep.solvers import SOLVERS, solve
     from layerstep.tasks import Task
 
     if model in SOLVERS:
         solver, task = SOLVERS[model], Task(**given)
-        steps = [round(1.6**k, 3) if solver.continuous else round(k + 1.6**k) for k in range(1, 13)]
+        steps = [0.5 * 1.4**k if solver.continuous else k * (k + 3) // 4 for k in range(1, 13)]
         return (lambda prompts: solve(solver, prompts, task, steps)), task
     place = Path(model)
     if place.is_file():
         network = load(place)
         scheme = network.scheme
         own = {"d": scheme.d, "N": scheme.N, "v": scheme.v, "sigma": math.sqrt(scheme.lam), "kernel": "gaussian"}
-        return network.path, Task(**{**given, **own})
+        task = Task(**{**given, **own})
+        stages = sorted({round(network.L ** (k / 23)) for k in range(24)})
+        contexts = default_contexts(task.N) if scheme.flexible else [task.N]
+        return (lambda prompts: network.path(prompts, stages=stages, contexts=contexts)), task
     if place.is_dir():
         return _trained(place, probes, prompts, seed, device, given, show)
     raise InputError(f"model = {model!r}: must be a folder, a file, or a solver: {', '.join(SOLVERS)}.")

@@ -31,7 +31,7 @@ from layerstep.tasks import Task, sample
 
 VERSION = 1
 LAWS = ("sphere", "uniform", "gaussian")
-CALIBRATION_SEED, TEST_SEEDS = 11, (14, 15)
+CALIBRATION_SEED, TEST_SEEDS = 11, (16, 17)
 V_LIMITS = (0.004, 0.006, 0.008, 0.01, 0.012, 0.015, 0.02, 0.03)
 
 
@@ -92,7 +92,7 @@ def judge_panel(
             for first in range(0, L, 4):
                 truths = set(planted.truth[first : first + 4])
                 truth = planted.truth[first] if len(truths) == 1 else None
-                add("window", truth, judge(evidence, rule, layers=range(first, first + 4), seed=seed))
+                add("window", truth, judge(evidence, rule, layers=range(first, min(first + 4, L)), seed=seed))
             for index in range(1, L, 3):
                 add("layer", planted.truth[index], judge(evidence, rule, layers=[index], seed=seed))
     return rows

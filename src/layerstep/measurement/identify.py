@@ -64,6 +64,10 @@ def identify(
         words = f"{path.B} sequences are too few for an interval: give at least {FEWEST}, better 256"
         return Verdict.nothing(words, path, task, rule, seed)
     contexts = _contexts(path, prompts) if instrument is None else list(instrument.library.contexts)
+    if instrument is not None:
+        theirs, ours = instrument.library.prompts.y, prompts.y.to("cpu", torch.float64)
+        same = theirs.shape == ours.shape and torch.equal(theirs, ours[instrument.library.order])
+        require(same, "instrument", "prepared on other prompts", "prepared on the prompts given")
     keep, remarks = _readable(path, prompts)
     values = _at(path, contexts)
     if not keep.any():

@@ -69,8 +69,8 @@ def families(N: int, lam: float) -> tuple[Family, ...]:
     """The families for contexts up to N. Steps are dense first, then log-spaced, as far as the path still moves."""
     one_step = Richardson(preconditioner="none", eta=1 / (N + lam))  # safe for every prompt: eig_max <= N + lam
     # Error polynomials of odd and even degree differ in sign: both are needed at every scale.
-    pairs = [t + odd for t in _whole(50, 1000, 28) for odd in (0, 1)]
-    dense = sorted({*range(50), *pairs})
+    pairs = [t + odd for t in _whole(150, 1000, 28) for odd in (0, 1)]
+    dense = sorted({*range(150), *pairs})
     entries: list[tuple[str, str, Solver, Sequence[float], str]] = [
         ("richardson", "richardson", SOLVERS["richardson"], _whole(1, 1e4, 90), "all"),
         ("richardson-plain", "richardson", SOLVERS["richardson-plain"], _whole(1, 1e4, 90), "all"),

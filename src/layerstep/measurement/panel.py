@@ -1,6 +1,6 @@
 """The panel: planted models whose answer is known, drawn afresh by seed. What the instrument is calibrated on.
 
-A planted model is a path of twelve layers at the instrument's contexts. Its bandwidth or ridge, its schedule of
+A planted model is a path of up to twelve layers at the instrument's contexts. Its bandwidth or ridge, its schedule of
 steps and its noise are drawn, never points of the library's grid. `truth` names the class of every layer, None where
 no class of the library made it.
 """
@@ -26,7 +26,7 @@ L = 12
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Planted:
-    """values [12, B, C] in the order of the prompts given; group is inside, outside or borderline."""
+    """values [L, B, C] in the order of the prompts given; group is inside, outside or borderline."""
 
     name: str
     group: str
@@ -85,9 +85,10 @@ INSIDE: tuple[tuple[str, str, Solver, Schedule], ...] = (
     ("gd, geometric", "gd", SOLVERS["gd"], _geometric(3, 1e5)),
     ("nesterov, linear", "nesterov", SOLVERS["nesterov"], _linear(6, 14)),
     ("nesterov, quadratic", "nesterov", SOLVERS["nesterov"], _power(2, 200)),
-    ("cg", "cg", SOLVERS["cg"], lambda random: np.arange(1, L + 1)),
-    ("cg, two steps a layer", "cg", SOLVERS["cg"], lambda random: 2 * np.arange(1, L + 1)),
-    ("cg with row sums", "cg", SOLVERS["cg-row-sum"], lambda random: np.arange(1, L + 1)),
+    # CG stops at step 10: beyond it rounding decides, and two correct codes differ.
+    ("cg", "cg", SOLVERS["cg"], lambda random: np.arange(1, 11)),
+    ("cg, two steps a layer", "cg", SOLVERS["cg"], lambda random: np.arange(2, 11, 2)),
+    ("cg with row sums", "cg", SOLVERS["cg-row-sum"], lambda random: np.arange(1, 11)),
     ("chebyshev, linear", "chebyshev", SOLVERS["chebyshev"], _linear(4, 6)),
     ("chebyshev, slow", "chebyshev", SOLVERS["chebyshev"], _linear(2, 3)),
     ("ridge, geometric", "ridge", SOLVERS["ridge"], _geometric(0.05, 100)),

@@ -29,12 +29,13 @@ def convergence_data(network: Construction, prompts: Prompts, stages: Sequence[i
     errors, bounds = ({stage: torch.empty(prompts.B, dtype=torch.float64) for stage in sorted(kept)} for _ in range(2))
     row = network.stream.row
     for piece, run in network.pieces(x, y, xq):
-        for stage in run.iterate():
-            if stage in kept:
-                w, out = run.Z[row("w"), :, run.spans["train"]], run.read_out()[row("y")]
-                for index, b in enumerate(range(piece.start, piece.stop)):
-                    bounds[stage][b] = certify(x[b], y[b], xq[b], w[index], out[index], v, lam).bound[0]
-                errors[stage][piece] = (out[:, 0].cpu() - exact[piece]).abs()
+        with run.threads():
+            for stage in run.iterate():
+                if stage in kept:
+                    w, out = run.Z[row("w"), :, run.spans["train"]], run.read_out()[row("y")]
+                    for index, b in enumerate(range(piece.start, piece.stop)):
+                        bounds[stage][b] = certify(x[b], y[b], xq[b], w[index], out[index], v, lam).bound[0]
+                    errors[stage][piece] = (out[:, 0].cpu() - exact[piece]).abs()
     return {
         "scheme": network.certificate.scheme,
         "promised": network.certificate.bound,

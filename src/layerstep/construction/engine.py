@@ -12,6 +12,7 @@ The stream is laid out coordinate first, [D, B, T], so that a coordinate is one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -22,8 +23,10 @@ from torch import Tensor
 
 from layerstep.construction.blocks import Attention, Block, Mask
 from layerstep.construction.stream import PADDING
+from layerstep.threads import one_thread
 
 BUDGET = 2**30
+_SMALL = 2**22  # numbers in the largest array of a pass, below which a second thread costs more than it brings
 _HIDDEN = 2**25  # bytes of hidden units held at a time: wide MLPs run over the tokens in pieces
 
 
@@ -101,6 +104,12 @@ class Pass:
         self.spans = {"dummy": slice(0, 1), "train": slice(1, 1 + n), "query": slice(1 + n, Z.shape[1])}
         self.padded = bool((kinds == PADDING).any())
         self.weights: dict[tuple[int, str], Float[Tensor, "B R K"]] = {}
+
+    def threads(self) -> AbstractContextManager:
+        """To run a pass in: thousands of small operations, each split over threads, wait for each other."""
+        _, B, T = self.Z.shape
+        width = max((len(W_in.entries) for W_in, _ in self.program.mlps.values()), default=0)
+        return one_thread() if B * T * max(T, width) < _SMALL else nullcontext()
 
     def apply(self, block: Block) -> None:
         if block.attention is not None:

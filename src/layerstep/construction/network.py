@@ -95,9 +95,10 @@ class Construction(nn.Module):
         B, queries = (1, xq[None]) if self.scheme.flexible else (len(xq), xq[:, None])
         w, values = y.new_zeros(len(y)), []
         for _, run in self.pieces(x.expand(B, -1, -1), y.expand(B, -1), queries, None, budget):
-            for _ in run.iterate():
-                pass
-            values.append(run.read_out()[self.stream.row("y")].flatten())
+            with run.threads():
+                for _ in run.iterate():
+                    pass
+                values.append(run.read_out()[self.stream.row("y")].flatten())
             # No query is a key before the read-out, so all prompts have these coefficients.
             w = run.Z[self.stream.row("w"), 0, run.spans["train"]]
         value = torch.cat(values).to("cpu", torch.float64)
@@ -138,10 +139,11 @@ class Construction(nn.Module):
                 n.repeat(len(x)),
             ):
                 begin = first * len(n) + piece.start
-                for stage in run.iterate():
-                    if stage in kept:
-                        out = run.read_out()[self.stream.row("y"), :, 0].cpu()
-                        values[kept[stage]].view(-1)[begin : begin + len(out)] = out
+                with run.threads():
+                    for stage in run.iterate():
+                        if stage in kept:
+                            out = run.read_out()[self.stream.row("y"), :, 0].cpu()
+                            values[kept[stage]].view(-1)[begin : begin + len(out)] = out
         label = f"{self.certificate.scheme} construction"
         return Path(values, torch.tensor(list(kept), dtype=torch.float64), label, n)
 

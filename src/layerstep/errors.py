@@ -34,14 +34,14 @@ def require_positive(**values: Any) -> None:
     """Raise InputError unless every named value is a finite number above 0."""
     for name, value in values.items():
         number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        require(number and 0 < value < float("inf"), name, repr(value), "a finite number above 0")
+        require(number and 0 < float(value) < float("inf"), name, repr(value), "a finite number above 0")
 
 
 def require_count(minimum: int = 1, **values: Any) -> None:
     """Raise InputError unless every named value is an integer of at least `minimum`."""
     for name, value in values.items():
         whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        require(whole and value >= minimum, name, repr(value), f"an integer of at least {minimum}")
+        require(whole and int(value) >= minimum, name, repr(value), f"an integer of at least {minimum}")
 
 
 def find_device(device: Any = None) -> Any:

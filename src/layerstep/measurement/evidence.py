@@ -14,6 +14,7 @@ from torch import Tensor
 
 from layerstep.measurement.dictionary import dictionary
 from layerstep.measurement.library import Library
+from layerstep.threads import one_thread
 
 RIDGE = 3e-3  # of the mean square of a feature: keeps collinear features from fitting noise
 
@@ -58,6 +59,7 @@ class Instrument:
         spread = torch.stack([library.table[:, h].square().sum(dim=(1, 2)) for h in halves])
         return Instrument(library=library, features=features, halves=halves, spread=spread)
 
+    @one_thread()  # a thousand small products: threads would only wait for each other
     def collect(self, values: Float[Tensor, "L B C"], layers: Float[Tensor, "L"]) -> Evidence:
         """Evidence on finite predictions `values` at the library's contexts, sequences in the user's order."""
         library = self.library

@@ -13,7 +13,6 @@ from layerstep.paper.quoted import KAPPA, Row
 from layerstep.paper.settings import SETTINGS, TITLES, evaluation_prompts
 from layerstep.paper.style import BLUE, ORANGE, figure
 from layerstep.solvers.system import Batch
-from layerstep.threads import one_thread
 
 
 def compute(config: Data) -> Data:
@@ -21,8 +20,7 @@ def compute(config: Data) -> Data:
     found = {}
     for setting, task in SETTINGS.items():
         system = Batch.of(evaluation_prompts(setting, config["sequences"]), task).system(task.N)
-        with one_thread():
-            plain, row_sum = system.plain.values + system.lam, system.row_sum.values
+        plain, row_sum = system.plain.values + system.lam, system.row_sum.values
         quantities = {
             "kappa": plain[:, -1] / plain[:, 0],
             "kappa_row_sum": row_sum[:, -1] / row_sum[:, 0],

@@ -14,6 +14,7 @@ from torch import Tensor
 from layerstep.errors import require
 from layerstep.tasks import Prompts, Task
 from layerstep.tasks.posterior import posterior_means, ridge
+from layerstep.threads import one_thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +118,8 @@ class System:
 def _eigh(matrix: Float[Tensor, "B n n"]) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n n"]]:
     """torch.linalg.eigh. Beyond n = 32 CUDA takes a batch matrix by matrix: there the CPU's cores do it."""
     if not matrix.is_cuda or matrix.shape[-1] <= 32:
-        values, vectors = torch.linalg.eigh(matrix)
+        with one_thread():
+            values, vectors = torch.linalg.eigh(matrix)
         return values, vectors
     cores = os.cpu_count() or 1
     with ThreadPoolExecutor(cores, initializer=torch.set_num_threads, initargs=(1,)) as workers:

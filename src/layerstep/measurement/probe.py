@@ -11,11 +11,10 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from layerstep.errors import FileError, require, require_choice, require_count
-from layerstep.files import provenance, write_aside
+from layerstep.files import provenance, write_tensors
 from layerstep.measurement.readers import Reader, in_float64, reader_of
 from layerstep.tasks import Path, Prompts, Task, sample
 
@@ -60,10 +59,8 @@ class Probes:
 
     def save(self, file: str | os.PathLike) -> None:
         """One safetensors file: the weights by site, the facts in its header."""
-        tensors = {f"{index}": weight.contiguous() for index, weight in enumerate(self.weights)}
-        header = {"layerstep": json.dumps({"sites": self.reader.sites, "facts": self.facts})}
-        with write_aside(file) as aside:
-            save_file(tensors, aside, metadata=header)
+        tensors = {f"{index}": weight for index, weight in enumerate(self.weights)}
+        write_tensors(file, tensors, {"layerstep": {"sites": self.reader.sites, "facts": self.facts}})
 
     @staticmethod
     def load(file: str | os.PathLike, model: Any) -> Probes:

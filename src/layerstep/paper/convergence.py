@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from layerstep.paper.artefact import Artefact, Data
@@ -82,8 +81,3 @@ def artefact(setting: str) -> Artefact:
         draw=draw,
         table=table,
     )
-
-
-def floor_share(data: Data, solver: str, step: int) -> float:
-    """How far above exact KRR a solver still is at the longest context, as a ratio of errors."""
-    return float(np.asarray(data["solvers"][solver]["mse"])[-1, step] / data["krr"][-1])

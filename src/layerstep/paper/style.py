@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 # Okabe and Ito's palette, in an order whose lightness differs too; a dash pattern goes with each.
 SOLVER_COLORS = {"richardson": "#D55E00", "cg": "#0072B2", "gd": "#009E73", "nesterov": "#CC79A7"}
 SOLVER_DASHES = {"richardson": "-", "cg": "--", "gd": "-.", "nesterov": ":"}
-INK, BLUE, ORANGE, GREEN, PINK = "#222222", "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+INK, BLUE, ORANGE, GREEN = "#222222", "#0072B2", "#D55E00", "#009E73"
 
 _RC: dict[Any, Any] = {
     "font.family": "sans-serif",

@@ -12,6 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from layerstep.training.fused.launch import begin, launch
+
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
@@ -31,10 +33,10 @@ def _store(ptr, value, row, T: tl.constexpr, STRIDE: tl.constexpr, D: tl.constex
 
 @triton.jit
 def _linear_weight(score, row, key, SCALE: tl.constexpr, KIND: tl.constexpr):
-    """What multiplies v in linear attention, and d score in its backward pass."""
-    score = tl.where(key[None, :] <= row[:, None], score * SCALE, 0.0)
+    """What multiplies v in linear attention, and d score in its backward pass; row and key as they lie in `score`."""
+    score = tl.where(key <= row, score * SCALE, 0.0)
     if KIND == "linear-mean":
-        score = score / (row + 1).to(tl.float32)[:, None]
+        score = score / (row + 1).to(tl.float32)
     return score
 
 
@@ -42,8 +44,9 @@ def _linear_weight(score, row, key, SCALE: tl.constexpr, KIND: tl.constexpr):
 def _forward(
     qkv_ptr, out_ptr, log_ptr, T: tl.constexpr,
     HEADS: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
-    SCALE: tl.constexpr, KIND: tl.constexpr,
+    SCALE: tl.constexpr, KIND: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
+    begin(OVERLAP)
     head, sequence = tl.program_id(0), tl.program_id(1)  # heads of a sequence run together: they share cache lines
     W: tl.constexpr = HEADS * D
     base = qkv_ptr + sequence * T * 3 * W + head * D
@@ -69,7 +72,7 @@ def _forward(
                 total = total * keep + tl.sum(score, axis=1)
                 z = z * keep[:, None]
             else:
-                score = _linear_weight(score, row, key, SCALE, KIND)
+                score = _linear_weight(score, row[:, None], key[None, :], SCALE, KIND)
             z = tl.dot(score.to(v.dtype), v, z, input_precision="ieee")
         if KIND == "softmax":
             z = z / total[:, None]
@@ -81,8 +84,9 @@ def _forward(
 def _backward(
     qkv_ptr, z_ptr, log_ptr, dz_ptr, dqkv_ptr, T: tl.constexpr,
     HEADS: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
-    SCALE: tl.constexpr, KIND: tl.constexpr,
+    SCALE: tl.constexpr, KIND: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
+    begin(OVERLAP)
     head, sequence = tl.program_id(0), tl.program_id(1)
     W: tl.constexpr = HEADS * D
     COUNT: tl.constexpr = (T + BLOCK - 1) // BLOCK
@@ -104,22 +108,24 @@ def _backward(
             row = i * BLOCK + tl.arange(0, BLOCK)
             q = _load(qkv, row, T, 3 * W, D, DP)
             dz = _load(dz_base, row, T, W, D, DP)
-            score = tl.dot(q, tl.trans(k), input_precision="ieee")
-            dscore = tl.dot(dz, tl.trans(v), input_precision="ieee")
+            # Scores lie keys by rows: then only the gradient of q needs a transposed operand.
+            score = tl.dot(k, tl.trans(q), input_precision="ieee")
+            dscore = tl.dot(v, tl.trans(dz), input_precision="ieee")
             if KIND == "softmax":
                 z = _load(z_base, row, T, W, D, DP)
                 along = tl.sum(z.to(tl.float32) * dz.to(tl.float32), axis=1)
                 log = tl.load(log_ptr + (sequence * HEADS + head) * T + row, mask=row < T, other=0.0)
-                weight = tl.exp2(score * (SCALE * LOG2E) - log[:, None])
+                weight = tl.exp2(score * (SCALE * LOG2E) - log[None, :])
                 if i == j:
-                    weight = tl.where(key[None, :] <= row[:, None], weight, 0.0)
-                dscore = weight * (dscore - along[:, None]) * SCALE
+                    weight = tl.where(key[:, None] <= row[None, :], weight, 0.0)
+                dscore = weight * (dscore - along[None, :]) * SCALE
             else:
-                weight = _linear_weight(score, row, key, SCALE, KIND)
-                dscore = _linear_weight(dscore, row, key, SCALE, KIND)
+                weight = _linear_weight(score, row[None, :], key[:, None], SCALE, KIND)
+                dscore = _linear_weight(dscore, row[None, :], key[:, None], SCALE, KIND)
             dscore = dscore.to(q.dtype)
-            dv = tl.dot(tl.trans(weight.to(dz.dtype)), dz, dv, input_precision="ieee")
-            dk = tl.dot(tl.trans(dscore), q, dk, input_precision="ieee")
+            dv = tl.dot(weight.to(dz.dtype), dz, dv, input_precision="ieee")
+            dk = tl.dot(dscore, q, dk, input_precision="ieee")
+            dscore = tl.trans(dscore)
             if i == 0:
                 dq0 = tl.dot(dscore, k, dq0, input_precision="ieee")
             elif i == 1:
@@ -141,7 +147,7 @@ def _backward(
 
 
 # Warps for heads of 32 numbers, forward and backward: chosen on an H200 by benchmarks/training_kernels.py.
-FORWARD_WARPS, BACKWARD_WARPS = 1, 2
+FORWARD_WARPS, BACKWARD_WARPS = 1, 1
 
 
 def _shape(T: int, heads: int, width: int, kind: str, warps: int) -> dict:
@@ -163,7 +169,7 @@ def _shape(T: int, heads: int, width: int, kind: str, warps: int) -> dict:
 def attention(qkv: Tensor, out: Tensor, log: Tensor, T: int, heads: int, kind: str) -> None:
     """out [S, M, W] ← attention over sequences of T rows of qkv [S, M, 3W]; log [S, M, heads] ← log₂ of its sums."""
     sequences = qkv.numel() // (T * qkv.shape[-1])
-    _forward[(heads, sequences)](qkv, out, log, **_shape(T, heads, out.shape[-1], kind, FORWARD_WARPS))
+    launch(_forward, (heads, sequences), qkv, out, log, **_shape(T, heads, out.shape[-1], kind, FORWARD_WARPS))
 
 
 def attention_backward(
@@ -172,4 +178,4 @@ def attention_backward(
     """dqkv [S, M, 3W] from dz [S, M, W], the gradient of `out`."""
     sequences = qkv.numel() // (T * qkv.shape[-1])
     shape = _shape(T, heads, dz.shape[-1], kind, BACKWARD_WARPS)
-    _backward[(heads, sequences)](qkv, out, log, dz, dqkv, **shape)
+    launch(_backward, (heads, sequences), qkv, out, log, dz, dqkv, **shape)

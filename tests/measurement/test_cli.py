@@ -24,6 +24,11 @@ def test_probe_writes_probes_beside_the_model(saved, capsys):
     assert (saved / "probes.safetensors").is_file()
     assert main(["probe", str(saved), "--prompts", "64", "--sequences", "8", "--attention"]) == 0
     assert "attention 2" in capsys.readouterr().out
+    names = sorted(file.name for file in saved.glob("probes*"))
+    assert names == ["probes-attention.safetensors", "probes.safetensors"]
+    for name in names:
+        assert main(["identify", str(saved), "--probes", str(saved / name), "--sequences", "10", "--json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)["layers"]) == (5 if "attention" in name else 3)
 
 
 def test_identify_says_none_on_an_untrained_model(saved, capsys):
@@ -42,6 +47,55 @@ def test_identify_answers_too_few_sequences_in_words(capsys):
 def test_a_model_that_is_nowhere_is_one_line_and_status_2(capsys):
     assert main(["identify", "nowhere"]) == 2
     assert "must be a folder, a file, or a solver" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["identify", "probe"])
+@pytest.mark.parametrize(
+    ("option", "value", "made_for"),
+    [("--inputs", "sphere", "uniform"), ("--v", "2.0", "1.0"), ("--N", "40", "6"), ("--input-std", "0.5", "0.6")],
+)
+def test_an_option_that_contradicts_the_model_is_refused(verb, option, value, made_for, saved, capsys):
+    assert main([verb, str(saved), option, value]) == 2
+    error = capsys.readouterr().err
+    assert f"{option} = {value}: must be {made_for}, which {saved} was made for. Leave the option out" in error
+    assert not (saved / "probes.safetensors").exists()
+
+
+def test_an_option_that_agrees_with_the_model_is_taken(saved, capsys):
+    arguments = ["--prompts", "8", "--sequences", "4", "--json", "--inputs", "uniform", "--N", "6", "--sigma", "0.05"]
+    assert main(["probe", str(saved), *arguments]) == 0
+    assert json.loads(capsys.readouterr().out)["task"]["inputs"] == "uniform"
+
+
+def test_a_model_of_unknown_task_takes_the_options(tmp_path, capsys):
+    model = GPT(Model(layers=1, heads=2, width=16), d=3, N=6).initialise(seed=1)
+    folder = str(model.save_pretrained(tmp_path / "nameless"))
+    assert main(["probe", folder, "--prompts", "8", "--sequences", "4", "--json", "--v", "2", "--d", "3"]) == 0
+    task = json.loads(capsys.readouterr().out)["task"]
+    assert (task["v"], task["d"], task["N"], task["inputs"]) == (2, 3, 6, "sphere")
+    assert main(["probe", folder, "--d", "5"]) == 2
+    assert "--d = 5: must be 3" in capsys.readouterr().err
+
+
+def test_probes_of_another_model_are_one_line_and_status_2(saved, tmp_path, capsys):
+    assert main(["probe", str(saved), "--prompts", "8", "--sequences", "4", "--json"]) == 0
+    other = GPT(Model(layers=2, heads=2, width=16), d=3, N=6).initialise(seed=2).save_pretrained(tmp_path / "other")
+    capsys.readouterr()
+    assert main(["identify", str(other), "--probes", str(saved / "probes.safetensors")]) == 2
+    assert "other weights" in capsys.readouterr().err
+
+
+def test_the_papers_network_is_judged_at_its_one_context(tmp_path, capsys):
+    save = str(tmp_path / "network.safetensors")
+    size = ["--scheme", "paper", "--d", "1", "--N", "3", "--lam", "0.3", "--L", "4", "--json"]
+    assert main(["construct", *size, "--B-y", "8", "--save", save]) == 0
+    capsys.readouterr()
+    assert main(["identify", save, "--sequences", "40"]) == 0
+    assert "n = 3\n" in capsys.readouterr().out
+    assert main(["construct", *size, "--B-y", "1", "--save", save]) == 0
+    capsys.readouterr()
+    assert main(["identify", save, "--sequences", "40"]) == 2
+    assert "Construct with a larger B_y" in capsys.readouterr().err
 
 
 @pytest.mark.slow

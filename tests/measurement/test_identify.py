@@ -199,5 +199,6 @@ def test_a_verdict_is_text_json_and_a_figure(prompts, instrument, tmp_path):
     assert len(loaded["table"]["U"]) == len(instrument.library.families)
     assert loaded["library_hash"] == instrument.library.hash
     assert any("linear in the labels" in claim for claim in loaded["cannot_say"])
+    assert "candidates" not in loaded["overall"]["fits"][0]
     verdict.figure(str(tmp_path / "verdict.png"))
     assert (tmp_path / "verdict.png").stat().st_size > 10_000

@@ -1,6 +1,7 @@
 """The paper's metrics equal their definitions, written out in NumPy."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -71,7 +72,11 @@ def test_constant_steps_have_no_r2():
     prompts, _ = planted()
     reference = ls.solve(ls.Richardson(), prompts, TASK, 5)
     same = ls.Path(reference.values[3].expand(4, -1, -1), range(4), "constant")
-    assert math.isnan(match(same, reference, prompts).r2(0, 3))
+    found = match(same, reference, prompts)
+    assert math.isnan(found.r2(0, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(map(math.isnan, found.line(0, 3, seed=0, resamples=10).interval))
 
 
 def test_a_planted_solver_wins_every_layer_and_ties_go_to_the_first():
@@ -89,5 +94,11 @@ def test_paths_on_other_prompts_are_refused():
     short = ls.solve(ls.Richardson(), prompts[:5], TASK, 5)
     with pytest.raises(ls.InputError, match="same prompts"):
         match(path, short, prompts)
+    few, others = (ls.solve(ls.Richardson(), prompts, TASK, 5, contexts=n) for n in ([3, 6, 12], [4, 6, 12]))
+    with pytest.raises(ls.InputError, match=r"contexts \[3, 6, 12\] and \[4, 6, 12\].*same context lengths"):
+        match(few, others, prompts)
+    assert match(few, few, prompts).sime.diagonal() == pytest.approx(torch.ones(6))
+    with pytest.raises(ls.InputError, match="at most N = 12"):
+        match(*[ls.Path(few.values, few.stages, "m", [3, 6, 13])] * 2, prompts)
     with pytest.raises(ls.InputError, match="3 layers or more"):
         match(path, path, prompts).r2(2, 3)

@@ -136,9 +136,41 @@ def test_probes_are_saved_and_loaded_for_the_model_they_belong_to(tmp_path):
     with pytest.raises(ls.InputError, match="sites of this model"):
         Probes.load(tmp_path / "probes.safetensors", GPT(Model(layers=1, heads=2, width=16), d=3, N=6))
     (tmp_path / "broken").write_bytes(b"not safetensors")
-    for name in ("broken", "absent"):
-        with pytest.raises(ls.FileError, match=r"ls\.probe"):
+    model.save_pretrained(tmp_path / "model")
+    for name, words in {
+        "broken": "no whole safetensors file",
+        "absent": "is not there",
+        "model/model.safetensors": r"no layerstep probes .* ls\.probe",
+    }.items():
+        with pytest.raises(ls.FileError, match=words):
             Probes.load(tmp_path / name, model)
+
+
+def test_probes_know_the_weights_they_were_fitted_on(tmp_path):
+    model = small_gpt()
+    file = tmp_path / "probes.safetensors"
+    fitted = probe(model, TASK, prompts=16, seed=0)
+    fitted.save(file)
+    model.save_pretrained(tmp_path / "half", dtype=torch.float16)
+    assert Probes.load(file, GPT.from_pretrained(tmp_path / "half")).facts == fitted.facts
+    other = small_gpt()
+    with torch.no_grad():
+        other.blocks[1].up.bias[3] += 0.01
+    with pytest.raises(ls.InputError, match="model with other weights"):
+        Probes.load(file, other)
+    nameless = Probes(reader=fitted.reader, weights=fitted.weights, facts={"label": "old"})
+    nameless.save(file)
+    assert Probes.load(file, other).facts == {"label": "old"}
+
+
+def test_probes_after_attention_are_loaded_as_such(tmp_path):
+    model = small_gpt()
+    fitted = probe(GPTReader(model, attention=True), TASK, prompts=16, seed=0)
+    fitted.save(tmp_path / "probes.safetensors")
+    prompts = ls.sample(TASK, 3, seed=1)
+    again = Probes.load(tmp_path / "probes.safetensors", model).path(prompts)
+    assert again.stages.tolist() == [0, 0.5, 1, 1.5, 2]
+    assert torch.equal(again.values, fitted.path(prompts).values)
 
 
 def test_low_precision_is_noticed_before_a_verdict():
@@ -148,6 +180,21 @@ def test_low_precision_is_noticed_before_a_verdict():
     rough = Probes(reader=GPTReader(small_gpt().bfloat16()), weights=fitted.weights, facts={})
     with pytest.raises(ls.InputError, match="float64"):
         rough.self_check(prompts, tolerance=1e-6)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        lambda model, p: interleave(p.x, p.y).float(),
+        lambda model, p: {"prompts": model.tokens(p)},  # closes over the model that is copied
+        lambda model, p: (interleave(p.x, p.y),),
+    ],
+)
+def test_a_hooked_model_is_checked_whatever_its_inputs_close_over(inputs):
+    model = small_gpt().float()
+    reader = Hooked(model=model, inputs=lambda p: inputs(model, p), modules=["blocks.0", "blocks.1"])
+    fitted = probe(reader, TASK, prompts=64, seed=0)
+    assert 0 < fitted.self_check(ls.sample(TASK, 4, seed=1)) < 1e-2
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json as json_module
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
+
+from layerstep.cli.task import Flat, TaskOptions
 
 
 def run(
@@ -16,13 +18,8 @@ def run(
     probe_prompts: int = 38_400,
     sequences: int = 256,
     seed: int = 256,
-    inputs: str = "sphere",
-    kernel: str = "gaussian",
-    d: int = 5,
-    N: int = 40,
-    v: float = 1.0,
-    sigma: float = 0.05,
-    input_std: float = 0.6,
+    *,
+    task: Flat,
     interventions: bool = True,
     device: str = "cpu",
     figure: Path | None = None,
@@ -37,13 +34,7 @@ def run(
         probe_prompts: prompts to fit probes on when there are none.
         sequences: prompts to judge on; the calibration holds for 256.
         seed: seed of these prompts, of the bootstrap and of the interventions.
-        inputs: law of the inputs: sphere, uniform or gaussian. A model trained by layerstep knows its own task.
-        kernel: gaussian or arccos1.
-        d: dimension of the inputs.
-        N: longest context.
-        v: bandwidth of the kernel.
-        sigma: standard deviation of the label noise; the ridge is its square.
-        input_std: standard deviation of gaussian inputs.
+        task: the prompts.
         interventions: re-run the model with other labels and another order of the examples.
         device: where the model runs.
         figure: draw the evidence into this file (.png, .svg or .pdf).
@@ -58,21 +49,20 @@ def run(
 
     if figure is not None:
         require_choice("--figure suffix", figure.suffix, [".png", ".svg", ".pdf"])
-    given = {"inputs": inputs, "kernel": kernel, "v": v, "sigma": sigma, "input_std": input_std}
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("reading the model", total=1.0)
 
         def show(done: float) -> None:
             progress.update(bar, completed=done)
 
-        rerun, task = _open(model, probes, probe_prompts, seed, device, given | {"d": d, "N": N}, show)
-        prompts = sample(task, sequences, seed)
+        rerun, law = _open(model, probes, probe_prompts, seed, device, task, show)
+        prompts = sample(law, sequences, seed)
         path = rerun(prompts)
         progress.update(bar, description="comparing with every solver", completed=0.0)
         verdict = identify(
             path,
             prompts,
-            task,
+            law,
             rerun=rerun if interventions and path.N == prompts.N else None,
             seed=seed,
             progress=show,
@@ -87,16 +77,15 @@ def run(
         print(f"figure: {figure}" if verdict.table is not None else "figure: not drawn, there is no evidence to draw")
 
 
-def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str, given: dict[str, Any], show):
+def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str, options: TaskOptions, show):
     """(the model as a function from prompts to its path, its task)."""
     from layerstep.construction import load
     from layerstep.errors import InputError
     from layerstep.measurement.library import default_contexts
     from layerstep.solvers import SOLVERS, solve
-    from layerstep.tasks import Task
 
     if model in SOLVERS:
-        solver, task = SOLVERS[model], Task(**given)
+        solver, task = SOLVERS[model], options.task()
         steps = [0.5 * 1.4**k if solver.continuous else k * (k + 3) // 4 for k in range(1, 13)]
         return (lambda prompts: solve(solver, prompts, task, steps)), task
     place = Path(model)
@@ -104,23 +93,23 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
         network = load(place)
         scheme = network.scheme
         own = {"d": scheme.d, "N": scheme.N, "v": scheme.v, "sigma": math.sqrt(scheme.lam), "kernel": "gaussian"}
-        task = Task(**{**given, **own})
+        task = options.task(own, model)
         stages = sorted({round(network.L ** (k / 23)) for k in range(24)})
         contexts = default_contexts(task.N) if scheme.flexible else [task.N]
         return (lambda prompts: network.path(prompts, stages=stages, contexts=contexts)), task
     if place.is_dir():
-        return _trained(place, probes, prompts, seed, device, given, show)
+        return _trained(place, probes, prompts, seed, device, options, show)
     raise InputError(f"model = {model!r}: must be a folder, a file, or a solver: {', '.join(SOLVERS)}.")
 
 
-def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: str, given: dict[str, Any], show):
-    from layerstep.cli.probe import task_of
+def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: str, options: TaskOptions, show):
+    from layerstep.cli.probe import made_for
     from layerstep.measurement import Probes, probe
     from layerstep.tasks import sample
     from layerstep.training import GPT
 
     gpt = GPT.from_pretrained(folder, device=device)
-    task = task_of(folder, gpt, **{name: value for name, value in given.items() if name not in ("d", "N")})
+    task = options.task(made_for(folder, gpt), str(folder))
     place = file or folder / "probes.safetensors"
     if place.is_file():
         fitted = Probes.load(place, gpt)

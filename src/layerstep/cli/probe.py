@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
+
+from layerstep.cli.task import Flat
 
 
 def run(
@@ -16,11 +18,8 @@ def run(
     seed: int = 0,
     method: str = "least-squares",
     attention: bool = False,
-    inputs: str = "sphere",
-    kernel: str = "gaussian",
-    v: float = 1.0,
-    sigma: float = 0.05,
-    input_std: float = 0.6,
+    *,
+    task: Flat,
     sequences: int = 256,
     device: str = "cpu",
     out: Path | None = None,
@@ -35,14 +34,11 @@ def run(
         seed: seed of all prompts.
         method: least-squares, the minimum itself; gradient, Adam as the paper trains its probes.
         attention: also probe half-way through every block, after its attention.
-        inputs: law of the inputs: sphere, uniform or gaussian. A model trained by layerstep knows its own task.
-        kernel: gaussian or arccos1.
-        v: bandwidth of the kernel.
-        sigma: standard deviation of the label noise.
-        input_std: standard deviation of gaussian inputs.
+        task: the prompts.
         sequences: fresh prompts the errors are measured on.
         device: where the model runs.
-        out: file for the probes (default: probes.safetensors beside the model).
+        out: file for the probes (default: probes.safetensors beside the model, which `layerstep identify` reads;
+            with --attention probes-attention.safetensors).
         json: print errors as JSON.
     """
     from rich.console import Console
@@ -54,12 +50,12 @@ def run(
     from layerstep.training import GPT
 
     gpt = GPT.from_pretrained(model, device=device)
-    task = task_of(model, gpt, inputs=inputs, kernel=kernel, v=v, sigma=sigma, input_std=input_std)
+    law = task.task(made_for(model, gpt), str(model))
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(f"probes from {prompts:,} prompts", total=1.0)
         fitted = probe(
             GPTReader(gpt, attention),
-            task,
+            law,
             prompts=prompts,
             batch=batch,
             seed=seed,
@@ -67,16 +63,16 @@ def run(
             label=model.name,
             progress=lambda done: progress.update(bar, completed=done),
         )
-    file = out or model / "probes.safetensors"
+    file = out or model / ("probes-attention.safetensors" if attention else "probes.safetensors")
     fitted.save(file)
-    held_out = sample(task, sequences, seed)
+    held_out = sample(law, sequences, seed)
     path = fitted.path(held_out)
     mse = path.mse(held_out.target)
-    krr = (exact(held_out, task) - held_out.target).square().mean(0)
-    shown = sorted({max(1, round(task.N * n / 40)) for n in (2, 10, 20, 40)})
+    krr = (exact(held_out, law) - held_out.target).square().mean(0)
+    shown = sorted({max(1, round(law.N * n / 40)) for n in (2, 10, 20, 40)})
     if json:
         result = {"probes": str(file), "sites": list(fitted.reader.sites), "mse": mse.tolist(), "krr": krr.tolist()}
-        print(json_module.dumps(result | {"task": task.to_dict(), "sequences": sequences, "seed": seed}))
+        print(json_module.dumps(result | {"task": law.to_dict(), "sequences": sequences, "seed": seed}))
         return
     from rich import box
     from rich.table import Table
@@ -93,11 +89,10 @@ def run(
     print(f"probes: {file}")
 
 
-def task_of(folder: Path, gpt, **given):
-    """The task in the model's own files, or the one given by the options; d and N are the model's."""
+def made_for(folder: Path, gpt) -> dict[str, Any]:
+    """What a saved model says about its task: all of it when layerstep trained it, else d and N."""
     from layerstep.files import read_json
-    from layerstep.tasks import Task
 
     about = read_json(folder / "config.json").get("about", {})
     task = about.get("run", {}).get("task") or about.get("task")
-    return Task(**task) if task else Task(d=gpt.d, N=gpt.N, **given)
+    return task or {"d": gpt.d, "N": gpt.N}

@@ -6,17 +6,14 @@ import json as json_module
 from pathlib import Path
 from typing import Literal
 
+from layerstep.cli.task import Flat
+
 
 def run(
     solvers: str = "richardson,cg,gd,nesterov",
     steps: int = 200,
-    inputs: str = "sphere",
-    kernel: str = "gaussian",
-    d: int = 5,
-    N: int = 40,
-    v: float = 1.0,
-    sigma: float = 0.05,
-    input_std: float = 0.6,
+    *,
+    task: Flat,
     sequences: int = 256,
     seed: int = 256,
     target: Literal["noisy", "noiseless"] = "noisy",
@@ -28,13 +25,7 @@ def run(
     Args:
         solvers: names separated by commas; `all` for the whole library.
         steps: the largest number of steps; errors are shown at about eight of them, evenly in the logarithm.
-        inputs: law of the inputs: sphere, uniform or gaussian.
-        kernel: gaussian or arccos1.
-        d: dimension of the inputs.
-        N: longest context.
-        v: bandwidth of the kernel.
-        sigma: standard deviation of the label noise; the ridge is its square.
-        input_std: standard deviation of gaussian inputs.
+        task: the prompts.
         sequences: number of prompts.
         seed: seed of the prompts.
         target: compare with the noisy label or with the noiseless function.
@@ -46,7 +37,7 @@ def run(
 
     from layerstep.errors import require_choice, require_count
     from layerstep.solvers import SOLVERS, exact, solve_all
-    from layerstep.tasks import Task, sample
+    from layerstep.tasks import sample
 
     require_count(1, steps=steps)
     names = list(SOLVERS) if solvers == "all" else [name.strip() for name in solvers.split(",")]
@@ -54,36 +45,36 @@ def run(
         require_choice("--solvers", name, SOLVERS)
     if plot is not None:
         require_choice("--plot suffix", plot.suffix, [".png", ".svg", ".pdf"])
-    task = Task(inputs=inputs, kernel=kernel, d=d, N=N, v=v, sigma=sigma, input_std=input_std)
+    law = task.task()
     shown = sorted({0, steps, *(round(steps ** (i / 6)) for i in range(7))})
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(f"{len(names)} solvers, {sequences} prompts", total=1.0)
-        prompts = sample(task, sequences, seed)
+        prompts = sample(law, sequences, seed)
         paths = solve_all(
             {name: (SOLVERS[name], shown) for name in names},
             prompts,
-            task,
+            law,
             progress=lambda done: progress.update(bar, completed=done),
         )
     goal = prompts.target if target == "noisy" else prompts.noiseless_target
     errors = {name: path.mse(goal) for name, path in paths.items()}
-    krr = (exact(prompts, task) - goal).square().mean(0)
+    krr = (exact(prompts, law) - goal).square().mean(0)
     if plot is not None:
-        _draw(plot, shown, errors, float(krr[-1]), N)
+        _draw(plot, shown, errors, float(krr[-1]), law.N)
     if json:
         result = {
-            "task": task.to_dict(),
+            "task": law.to_dict(),
             "sequences": sequences,
             "seed": seed,
             "target": target,
             "steps": shown,
-            "contexts": list(range(1, N + 1)),
+            "contexts": list(range(1, law.N + 1)),
             "mse": {name: error.tolist() for name, error in errors.items()},
             "krr": krr.tolist(),
         }
         print(json_module.dumps(result))
         return
-    _print_table(shown, errors, float(krr[-1]), f"{target} labels, n = {N}, {sequences} prompts")
+    _print_table(shown, errors, float(krr[-1]), f"{target} labels, n = {law.N}, {sequences} prompts")
     if plot is not None:
         print(f"figure: {plot}")
 

@@ -15,13 +15,13 @@ leaves more than a false one fitted to a noiseless model. V does: a wrong family
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from layerstep.measurement.bootstrap import interval, resamples
 from layerstep.measurement.evidence import Evidence
 
 IDENTIFIED, AMBIGUOUS, RESEMBLES, NONE, NOTHING = "identified", "ambiguous", "resembles", "none", "nothing to identify"
@@ -57,7 +57,7 @@ class Fit:
     at_cap: Bool[Tensor, "L"]  # the last t of the grid was chosen
     U_layer: Float[Tensor, "L"]
     V_layer: Float[Tensor, "L"]
-    candidates: tuple[int, int]
+    candidates: tuple[int, int] = field(metadata={"internal": True})  # their places in the library
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def judge(
         reason = "what separates the layers from exact KRR has no pattern that the library or the dictionary predicts"
         return Judgement(answer=NOTHING, solver=None, layers=numbers, usable=(), reason=reason, explainable=E)
 
-    draws = _resamples(evidence.distance.shape[1], rule.resamples, seed)  # [R, B]
+    draws = resamples(evidence.distance.shape[1], rule.resamples, seed)  # [R, B]
     share = (E[usable] * (draws @ evidence.distance[usable].T)).reciprocal()  # [R, L]
     scores = torch.einsum("alb,rb,rl->ar", left[:, usable], draws, share) / int(usable.sum())
     remainders = torch.einsum("alb,rb,rl->ar", structured[:, usable], draws, share) / int(usable.sum())
@@ -201,11 +201,6 @@ def _of_chosen(evidence: Evidence, chosen: Int[Tensor, "A 2"]) -> tuple[Float[Te
     )  # type: ignore[return-value]
 
 
-def _resamples(B: int, count: int, seed: int) -> Float[Tensor, "R B"]:
-    """How often each sequence is drawn in each bootstrap resample."""
-    return torch.from_numpy(np.random.default_rng(seed).multinomial(B, np.full(B, 1 / B), size=count).astype(float))
-
-
 def _fit(evidence: Evidence, name: str, pair, score, V, scores, remainders, U_layer, V_layer) -> Fit:
     candidates = [evidence.library.candidates[int(q)] for q in pair]
     family = candidates[0].family
@@ -213,9 +208,6 @@ def _fit(evidence: Evidence, name: str, pair, score, V, scores, remainders, U_la
     rows = torch.stack(
         [evidence.row[int(q), :, h] - c.rows.start for h, (q, c) in enumerate(zip(pair, candidates, strict=True))]
     )
-
-    def interval(draws: Tensor) -> tuple[float, float]:
-        return float(torch.quantile(draws, 0.05)), float(torch.quantile(draws, 0.95))
 
     return Fit(
         family=name,

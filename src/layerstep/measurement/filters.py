@@ -9,11 +9,11 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from layerstep.measurement.bootstrap import resamples
 from layerstep.measurement.decision import Judgement
 from layerstep.measurement.evidence import Evidence
 from layerstep.solvers.system import Batch, System
@@ -54,7 +54,7 @@ def slopes(evidence: Evidence, judgement: Judgement, *, seed: int) -> Slopes | N
         return None
     log_n = n[long].log() - n[long].log().mean()
     away = (evidence.values - library.krr).float()
-    draws = torch.from_numpy(_counts(away.shape[1], seed)).float()
+    draws = resamples(away.shape[1], RESAMPLES, seed).float()
     g, sd = [], []
     for candidate in near:
         steps = torch.tensor(candidate.family.steps, dtype=torch.float64).clamp_min(0.5).log()
@@ -100,7 +100,7 @@ def fit_filter(evidence: Evidence, judgement: Judgement, *, seed: int) -> Filter
     v = min(losses, key=lambda v: losses[v][0])
     least, U, loss, components = losses[v]
     place, shape = divmod(int(U.argmin()), len(SHAPES))
-    support = _mean_U(loss, total, torch.from_numpy(_counts(total.shape[1], seed)).float()).amin(-1).argmin(-1)
+    support = _mean_U(loss, total, resamples(total.shape[1], RESAMPLES, seed).float()).amin(-1).argmin(-1)
     each = loss[place].sum(1).unflatten(-1, (len(SHAPES), len(TAU)))[:, shape]
     p, inverse = SHAPES[shape]
     return FilterFit(
@@ -167,7 +167,3 @@ def _free_bands(components: Float[Tensor, "B C K"], values: Float[Tensor, "L B C
     gram = bands.T @ bands + 1e-9 * torch.eye(8, dtype=bands.dtype) * bands.square().sum() / 8
     weights = torch.linalg.solve(gram, bands.T @ target)
     return (target - bands @ weights).square().sum(0) / total.sum(1)
-
-
-def _counts(B: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).multinomial(B, np.full(B, 1 / B), size=RESAMPLES).astype(float)

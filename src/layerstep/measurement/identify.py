@@ -22,22 +22,6 @@ from layerstep.tasks import Path, Prompts, Task
 FEWEST = 32  # sequences; with fewer the panel's verdicts are no longer reliable
 MOST_STAGES = 40  # a longer path is thinned evenly
 WINDOW = 4  # layers of a sliding window
-
-#: Classes whose prediction is a fixed linear map of the labels, given the inputs.
-LINEAR_IN_Y = {
-    "richardson",
-    "richardson-fixed",
-    "gd",
-    "nesterov",
-    "chebyshev",
-    "ridge",
-    "shrink",
-    "nadaraya-watson",
-    "knn",
-    "boost",
-    "causal-richardson",
-    "causal-boost",
-}
 NONLINEAR = 0.3  # additivity defect above which a layer is not a fixed linear map of the labels
 
 
@@ -170,10 +154,10 @@ def _names(layers: Float[Tensor, "K"]) -> str:
 
 
 def _veto(overall: Judgement, tests: LabelTests, evidence: Evidence) -> Judgement:
-    """No solver that is linear in the labels may be claimed when half of the usable layers are not."""
+    """A solver that is linear in the labels (all but CG) is not claimed when half of the usable layers are not."""
     usable = torch.isin(evidence.layers, torch.tensor(overall.usable, dtype=torch.float64))
     bent = int((tests.additivity[usable] > NONLINEAR).sum())
-    if overall.answer == IDENTIFIED and overall.solver in LINEAR_IN_Y and 2 * bent >= int(usable.sum()):
+    if overall.answer == IDENTIFIED and overall.solver != "cg" and 2 * bent >= int(usable.sum()):
         reason = f"{overall.solver} fits, but {bent} usable layers are not linear in the labels, as it is"
         return replace(overall, answer=NONE, solver=None, reason=reason)
     return overall

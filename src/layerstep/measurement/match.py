@@ -1,7 +1,7 @@
 """The paper's metrics: SimE, best-matching steps, the line through them, layers won (section 5, "Metrics").
 
-They rank solvers; they do not identify one. Predictors that iterate nothing reach SimE .98 and R2 .99 against
-Richardson (docs/measurement.md). For a claim use `identify`.
+They rank solvers; they do not identify one. Predictors that iterate nothing reach a SimE and an R2 near 1 against
+Richardson (docs/measurement.md prints them). For a claim use `identify`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Line:
     """The least-squares line t* = intercept + slope l through the mean best steps, R2 = 1 - SSR / SST.
 
     `interval` holds the 2.5 % and 97.5 % quantiles of R2 over bootstrap resamples of the sequences; R2 is NaN when
-    all steps are equal (SST = 0).
+    all steps are equal (SST = 0), and so is the interval when they are in every resample.
     """
 
     r2: float
@@ -81,9 +81,9 @@ class Match:
             centre = best.mean(0)
             means = best[torch.from_numpy(draws)].mean(1)
         slope, intercept = np.polyfit(layers.numpy(), centre.numpy(), 1)
-        low, high = np.nanquantile(_r2(layers, means).numpy(), [0.025, 0.975])
+        low, high = _r2(layers, means).nanquantile(torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
         r2 = float(_r2(layers, centre[None])[0])
-        return Line(r2=r2, slope=float(slope), intercept=float(intercept), interval=(float(low), float(high)))
+        return Line(r2=r2, slope=float(slope), intercept=float(intercept), interval=(low, high))
 
     def _between(self, first: float, last: float, steps: Float[Tensor, "*B L"]) -> tuple[Tensor, Tensor]:
         keep = (self.layers >= first) & (self.layers <= last)
@@ -93,14 +93,24 @@ class Match:
 
 
 def match(path: Path, reference: Path, target: Prompts | Float[Tensor, "B N"]) -> Match:
-    """SimE of every layer of `path` with every step of `reference`; `target` [B, N] are the noisy labels."""
-    labels = target.target if isinstance(target, Prompts) else target
+    """SimE of every layer of `path` with every step of `reference`; `target` are the prompts, or their noisy labels."""
     require(
         path.values.shape[1:] == reference.values.shape[1:],
         "path, reference",
         f"{[path.B, path.N]} and {[reference.B, reference.N]} sequences and contexts",
         "predictions on the same prompts",
     )
+    require(
+        torch.equal(path.contexts, reference.contexts),
+        "path, reference",
+        f"contexts {path.contexts.tolist()} and {reference.contexts.tolist()}",
+        "predictions at the same context lengths",
+        "Make the reference with solve(..., contexts=path.contexts.tolist()).",
+    )
+    if isinstance(target, Prompts):
+        longest = int(path.contexts.max())
+        require(longest <= target.N, "path.contexts", f"up to {longest}", f"at most N = {target.N} of the prompts")
+    labels = target.target[:, path.contexts - 1] if isinstance(target, Prompts) else target
     require(labels.shape == (path.B, path.N), "target.shape", list(labels.shape), f"{[path.B, path.N]}")
     labels = labels.to("cpu", torch.float64)
     layers = _directions(path.values.to(labels) - labels)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,13 +9,13 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
-from safetensors import safe_open
 from torch import Tensor
 
-from layerstep.errors import FileError, require, require_choice, require_count
-from layerstep.files import provenance, write_tensors
-from layerstep.measurement.readers import Reader, in_float64, reader_of
+from layerstep.errors import FileError, InputError, require, require_choice, require_count
+from layerstep.files import provenance, read_tensors, write_tensors
+from layerstep.measurement.readers import GPTReader, Reader, digest_of, in_float64, reader_of
 from layerstep.tasks import Path, Prompts, Task, sample
+from layerstep.training import GPT
 
 RIDGE = 1e-7  # of the mean variance of a coordinate
 #: Steps of `sample` that probes are fitted on: far from those of evaluation prompts with the same seed.
@@ -64,19 +63,26 @@ class Probes:
 
     @staticmethod
     def load(file: str | os.PathLike, model: Any) -> Probes:
-        """The probes in `file`, for the model they were fitted on."""
-        reader = reader_of(model)
+        """The probes in `file`, for the model they were fitted on; another model's are refused."""
+        tensors, header = read_tensors(file)
         try:
-            with safe_open(file, framework="pt") as opened:
-                header = json.loads(opened.metadata()["layerstep"])
-                weights = tuple(opened.get_tensor(f"{index}") for index in range(len(header["sites"])))
-        except FileNotFoundError as error:
-            raise FileError(f"{file} is not there. Fit probes with ls.probe, or check the path.") from error
-        except Exception as error:
-            raise FileError(f"{file} holds no layerstep probes ({error}). Fit them again with ls.probe.") from error
-        sites = list(reader.sites)
-        require(header["sites"] == sites, "sites", header["sites"], f"{sites}, the sites of this model")
-        return Probes(reader=reader, weights=weights, facts=header["facts"])
+            sites, facts = header["layerstep"]["sites"], header["layerstep"]["facts"]
+            weights = tuple(tensors[f"{index}"] for index in range(len(sites)))
+        except (KeyError, TypeError) as error:
+            raise FileError(f"{file} holds no layerstep probes (no {error}). Fit them with ls.probe.") from error
+        reader = reader_of(model)
+        if isinstance(model, GPT) and any(site.startswith("attention") for site in sites):
+            reader = GPTReader(model, attention=True)
+        have = list(reader.sites)
+        require(sites == have, "sites", sites, f"{have}, the sites of this model", "Fit its own probes with ls.probe.")
+        ours = digest_of(reader.model)
+        theirs = facts.get("weights", ours)  # older files do not name their model
+        if theirs != ours:
+            raise InputError(
+                f"{file}: these probes were fitted on a model with other weights ({theirs}) than this one ({ours}). "
+                "Fit its own with ls.probe or `layerstep probe`."
+            )
+        return Probes(reader=reader, weights=weights, facts=facts)
 
     @staticmethod
     def _read(state: Float[Tensor, "B M W"], weights: Float[Tensor, "W1"]) -> Float[Tensor, "B N"]:
@@ -108,6 +114,7 @@ def probe(
     stream = _stream(reader, task, prompts, batch, seed, progress)
     weights = fit(stream, lr, -(-prompts // batch))
     facts = {"task": task.to_dict(), "prompts": prompts, "seed": seed, "method": method, "label": label}
+    facts["weights"] = digest_of(reader.model)
     return Probes(reader=reader, weights=tuple(w.cpu() for w in weights), facts=facts | {"provenance": provenance()})
 
 

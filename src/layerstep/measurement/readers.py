@@ -9,6 +9,7 @@ say how prompts become its input and name the modules whose outputs are the stat
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -78,8 +79,9 @@ class GPTReader:
 class Hooked:
     """Any module: `inputs(prompts)` is what it is called with (a tensor, a tuple or a dict), `modules` name the sites.
 
-    The output of a named module (the first one, when there are several) must be [B, T, W]; `tokens` picks the x tokens
-    out of T, by default every second one from the first, as in x_1, y_1, x_2, ...
+    What `inputs` gives is brought to the precision and the device of the model. The output of a named module (the first
+    one, when there are several) must be [B, T, W]; `tokens` picks the x tokens out of T, by default every second one
+    from the first, as in x_1, y_1, x_2, ...
     """
 
     model: nn.Module
@@ -107,7 +109,7 @@ class Hooked:
     @torch.no_grad()
     def states(self, prompts: Prompts) -> list[Tensor]:
         known = dict(self.model.named_modules())
-        given = self.inputs(prompts)
+        given = _as_input(self.model, self.inputs(prompts))
         with _recorded([known[name] for name in self.modules]) as outputs:
             if isinstance(given, dict):
                 self.model(**given)
@@ -141,8 +143,29 @@ def reader_of(model: Any) -> Reader:
     )
 
 
+def _as_input(model: nn.Module, given: Any) -> Any:
+    """Tensors in a tuple, list or dictionary on the model's device, real ones in its precision."""
+    if isinstance(given, dict):
+        return {name: _as_input(model, part) for name, part in given.items()}
+    if isinstance(given, (tuple, list)):
+        return type(given)(_as_input(model, part) for part in given)
+    weights = next((p for p in model.parameters() if p.is_floating_point()), None)
+    if not isinstance(given, Tensor) or weights is None:
+        return given
+    return given.to(weights.device, weights.dtype if given.is_floating_point() else None)
+
+
+def digest_of(model: nn.Module) -> str:
+    """12 hex digits that name the weights, rounded to float16: a copy in half or double precision has the same."""
+    whole = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        rounded = tensor.detach().to("cpu", torch.float16 if tensor.is_floating_point() else None)
+        whole.update(f"{name} {list(tensor.shape)}".encode() + rounded.contiguous().numpy().tobytes())
+    return whole.hexdigest()[:12]
+
+
 def in_float64(reader: Reader) -> Reader:
-    """The same reader of a copy of its model on the CPU in float64."""
+    """The same reader of a copy of its model on the CPU in float64. What a function of the user's closes over stays."""
     twin = copy.copy(reader)
     object.__setattr__(twin, "model", copy.deepcopy(reader.model).to("cpu", torch.float64))
     return twin

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import require
+from layerstep.measurement.bootstrap import interval, resamples
 from layerstep.measurement.decision import AMBIGUOUS, NOTHING, RESEMBLES, Judgement, Rule
 from layerstep.measurement.evidence import Evidence
 from layerstep.measurement.filters import FilterFit, Slopes
@@ -166,11 +166,9 @@ def sub_verdict(evidence: Evidence, judgement: Judgement, seed: int) -> SubVerdi
     for name in pairs[judgement.solver]:
         a, b = judgement.fit(name).candidates
         left.append(torch.cat([evidence.left[b][usable][:, first], evidence.left[a][usable][:, second]], dim=-1))
-    B = evidence.distance.shape[1]
-    counts = np.random.default_rng(seed).multinomial(B, np.full(B, 1 / B), size=400).astype(float)
-    draws = torch.from_numpy(counts)
+    draws = resamples(evidence.distance.shape[1], 400, seed)
     gaps = ((draws @ (left[1] - left[0]).T) / (draws @ evidence.distance[usable].T) / E).mean(1)
-    low, high = (float(torch.quantile(gaps, q)) for q in (0.05, 0.95))
+    low, high = interval(gaps)
     decided = low > 0 or high < 0
     return SubVerdict(row_sums=low > 0 if decided else None, difference=float(gaps.mean()), interval=(low, high))
 
@@ -222,13 +220,13 @@ def _unit(values: Float[Tensor, "S B C"]) -> Float[Tensor, "S B C"]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON values of tensors and dataclasses; a number that is not finite is null."""
+    """JSON values of tensors and dataclasses, internal fields left out; a number that is not finite is null."""
     if isinstance(value, Tensor):
         return _plain(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if hasattr(value, "__dataclass_fields__"):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if not f.metadata.get("internal")}
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
     return value

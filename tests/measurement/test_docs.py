@@ -1,0 +1,70 @@
+"""The Python of docs/measurement.md runs as it is printed, with a small model and library in place of the large."""
+
+import re
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import layerstep as ls
+from layerstep.measurement.evidence import Instrument
+from layerstep.measurement.library import Library
+from layerstep.training.gpt import interleave
+
+PAGE = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text(encoding="utf-8")
+
+
+class Theirs(nn.Module):
+    """A model of somebody else's with blocks h.0, h.1, h.2."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_in = nn.Linear(5, 8)
+        self.h = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, tokens):
+        x = self.read_in(tokens)
+        for block in self.h:
+            x = x + torch.relu(block(x)).cumsum(1)
+        return x
+
+
+def test_the_examples_run(tmp_path, monkeypatch, capsys):
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 4
+    monkeypatch.chdir(tmp_path)
+    asked, instruments = [], {}
+    identify, probe = ls.identify, ls.probe
+
+    def small_identify(path, prompts, task, **options):
+        key = id(prompts)
+        if key not in instruments:
+            library = Library.build(prompts, task, bandwidths=(1.0,), ridges=())
+            instruments[key] = Instrument.prepare(library)
+        return identify(path, prompts, task, instrument=instruments[key], **options)
+
+    def small_probe(model, task, *, prompts=None):
+        asked.append(prompts)
+        return probe(model, task, prompts=64)
+
+    def small_model(folder):
+        assert (Path(__file__).parents[2] / folder / "config.json").is_file()
+        return ls.GPT(ls.Model(layers=2, heads=2, width=16)).initialise(0)
+
+    monkeypatch.setattr(ls, "identify", small_identify, raising=False)
+    monkeypatch.setattr(ls, "probe", small_probe, raising=False)
+    monkeypatch.setattr(ls.GPT, "from_pretrained", small_model)
+    names: dict = {"my_tokens": lambda prompts: interleave(prompts.x, prompts.y)}
+    exec(blocks[0], names)
+    assert names["verdict"].solver == "richardson"
+    assert (tmp_path / "verdict.png").stat().st_size > 10_000
+    exec(blocks[1], names)
+    assert asked == [38_400]
+    assert names["verdict"].label_tests is not None
+    names["model"] = Theirs()
+    exec(blocks[2], names)
+    assert names["verdict"].overall.layers == (1, 2, 3)
+    capsys.readouterr()
+    exec(blocks[3], names)
+    printed = capsys.readouterr().out.strip()
+    assert f"# {printed}" in blocks[3]

@@ -14,7 +14,7 @@ from layerstep.paper.quoted import SIGMA_TEST, Row
 from layerstep.paper.settings import CONTEXTS, SETTINGS, evaluation_prompts
 
 SMALL = [
-    dataclasses.replace(convergence.artefact("sphere"), config={"setting": "sphere", "sequences": 8}),
+    dataclasses.replace(convergence.artefact("sphere"), config={"setting": "sphere", "sequences": 8, "budget": 200}),
     dataclasses.replace(noise.ARTEFACT, config={"sequences": 64, "bootstrap": 50, "seed": 1}),
     dataclasses.replace(conditioning.ARTEFACT, config={"sequences": 20, "bootstrap": 50, "seed": 1}),
     dataclasses.replace(cg_precision.ARTEFACT, config={"sequences": 8, "steps": 6}),

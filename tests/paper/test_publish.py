@@ -37,9 +37,12 @@ def test_a_published_run_holds_weights_predictions_probes_log_and_card(trained, 
     assert facts["identity"] == run.identity
     assert sorted(facts["snapshots"]) == ["step-000000001", "step-000000002"]
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    assert log[-1]["step"] == 4 and isinstance(log[-1]["loss"], float)
+    assert log[-1]["step"] == 4
+    assert isinstance(log[-1]["loss"], float)
     words = (out / "README.md").read_text()
-    assert run.identity in words and "| 4 |" in words and "4 steps at rate 0.0001" in words
+    assert run.identity in words
+    assert "| 4 |" in words
+    assert "4 steps at rate 0.0001" in words
 
 
 def test_without_weights_everything_else_is_there(trained, tmp_path, monkeypatch):
@@ -61,4 +64,5 @@ def test_an_unfinished_run_and_an_unknown_name_are_refused(trained, tmp_path):
     snapshot = trained[0][0] / "snapshots" / "step-000000002"
     with pytest.raises(FileError, match="step 2 of 4"):
         publish(snapshot, "sphere", tmp_path / "y")
-    assert not (tmp_path / "x").exists() and not (tmp_path / "y").exists()
+    assert not (tmp_path / "x").exists()
+    assert not (tmp_path / "y").exists()

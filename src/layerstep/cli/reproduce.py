@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json as json_module
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from layerstep.paper import Report
 
 
 def run(out: Path = Path("report"), json: bool = False) -> None:
@@ -13,8 +18,6 @@ def run(out: Path = Path("report"), json: bool = False) -> None:
         out: folder for index.html and the figures and data beside it.
         json: print the outcome as JSON.
     """
-    from collections import Counter
-
     from rich.console import Console
 
     from layerstep.paper.report import reproduce
@@ -22,7 +25,6 @@ def run(out: Path = Path("report"), json: bool = False) -> None:
     console = Console(stderr=True)
     with console.status("looking at what exists") as status:
         report = reproduce(out, progress=lambda name: status.update(f"making: {name}"))
-    counts = Counter(row.outcome for row in report.rows)
     if json:
         summary = {
             "page": str(report.page),
@@ -30,20 +32,45 @@ def run(out: Path = Path("report"), json: bool = False) -> None:
             "found": report.found,
             "failed": report.failed,
             "seconds": round(report.seconds, 2),
+            "times": {name: round(seconds, 2) for name, seconds in report.times.items()},
             "runs": report.runs,
-            "outcomes": counts,
+            "outcomes": Counter(row.outcome for row in report.rows),
             "rows": [row.to_dict() for row in report.rows],
         }
         print(json_module.dumps(summary, indent=1))
-        return
-    print(f"{report.page}")
-    print(f"  {len(report.made)} artefacts made, {len(report.found)} found, in {report.seconds:.1f} s")
-    for outcome, count in counts.items():
-        print(f"  {count} numbers of the paper {outcome}")
+    else:
+        print("\n".join(lines(report)))
+
+
+def lines(report: Report) -> list[str]:
+    """The outcome for people: what was made, what of the runs is here, what is missing and what failed."""
+    from layerstep.paper.runs import total_minutes
+
+    said = [
+        str(report.page),
+        f"  {len(report.made)} artefacts made, {len(report.found)} found, in {report.seconds:.1f} s",
+    ]
+    slowest = [f"{name} {seconds:.1f} s" for name, seconds in report.times.items() if seconds >= 1][:5]
+    said += [f"  longest: {', '.join(slowest)}"] if slowest else []
+    for outcome, count in Counter(row.outcome for row in report.rows).items():
+        said.append(f"  {count} numbers of the paper {outcome}")
+    here = [run for run in report.runs if run["trained_steps"] is not None]
     missing = [run for run in report.runs if run["trained_steps"] is None]
-    print(f"  {len(report.runs) - len(missing)} of {len(report.runs)} training runs are here; missing:")
+    said.append(f"  {len(here)} of {len(report.runs)} training runs are here" + (":" if here else ""))
+    said += [f"    {run['name']}: {run['held']}" for run in here]
+    if missing:
+        said.append("  missing:")
     for run in missing:
-        minutes = "" if run["gpu_minutes"] is None else f"   # {run['gpu_minutes']:.0f} min on one H200"
-        print(f"    {run['command']}{minutes}")
-    for name, reason in report.failed.items():
-        print(f"  {name} could not be made: {reason}")
+        resume = " --resume" if run["state"] == "interrupted" else ""
+        said.append(f"    {run['command']}{resume}   # {run['gpu_minutes']:.0f} min on one H200")
+    paper, together, ours = (
+        total_minutes(ours=ours, side_by_side=side) / 60
+        for ours, side in ((False, False), (False, True), (True, False))
+    )
+    said.append(
+        f"  all of the paper's own runs: {paper:.1f} h on one H200, {together:.1f} h with models of one shape side by "
+        f"side; ours {ours:.1f} h more"
+    )
+    if report.failed:
+        said.append("  left out or not made:")
+    return said + [f"    {name}: {reason}" for name, reason in report.failed.items()]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from layerstep.paper.artefact import Artefact, Data
@@ -11,16 +14,18 @@ from layerstep.paper.settings import CONTEXTS, SETTINGS, TITLES, evaluation_prom
 from layerstep.paper.style import INK, context_colors, figure
 from layerstep.solvers import PAPER_SOLVERS, SOLVERS, ConjugateGradient, exact, solve_all
 
-STEPS = {"richardson": 200, "cg": 40, "gd": 200, "nesterov": 200}
+CG_STEPS, BUDGET = 40, 200
 
 
 def compute(config: Data) -> Data:
     """Mean squared error against the noisy label by solver, context length and step, and that of exact KRR."""
-    setting = config["setting"]
+    setting, budget = config["setting"], config["budget"]
     task, prompts = SETTINGS[setting], evaluation_prompts(setting, config["sequences"])
     # Exact CG: the plain recursion's bumps from step 12 on are rounding (see the figure on CG precision).
     chosen = {**SOLVERS, "cg": ConjugateGradient(reorthogonalize=True)}
-    paths = solve_all({name: (chosen[name], STEPS[name]) for name in PAPER_SOLVERS}, prompts, task, contexts=CONTEXTS)
+    shown = sorted({*range(min(budget, 50) + 1), *range(0, budget + 1, max(1, budget // 200)), budget})
+    steps = {name: list(range(CG_STEPS + 1)) if name == "cg" else shown for name in PAPER_SOLVERS}
+    paths = solve_all({name: (chosen[name], steps[name]) for name in PAPER_SOLVERS}, prompts, task, contexts=CONTEXTS)
     columns = [n - 1 for n in CONTEXTS]
     target = prompts.target[:, columns]
     error = (exact(prompts, task)[:, columns] - target).square()
@@ -39,21 +44,37 @@ def compute(config: Data) -> Data:
 def draw(data: Data) -> Figure:
     with figure(10.5, 2.9) as fig:
         axes = fig.subplots(1, len(data["solvers"]), sharey=True)
-        colors = context_colors(len(data["contexts"]))
-        for ax, solver in zip(axes, data["solvers"].values(), strict=True):
-            for color, n, mse in zip(colors, data["contexts"], solver["mse"], strict=True):
-                ax.plot(solver["steps"], mse, color=color, label=f"n = {n}")
-            ax.axhline(data["krr"][-1], color=INK, linestyle="--", linewidth=1)
-            ax.set(title=solver["label"], xlabel="step", yscale="log")
-        axes[0].set_ylabel("mean squared error")
+        draw_solvers(axes, data, floor=data["krr"][-1])
         axes[-1].text(
             0.98, data["krr"][-1] * 0.96, f"exact KRR, n = {data['contexts'][-1]}", fontsize=7.5, color=INK,
             transform=axes[-1].get_yaxis_transform(), ha="right", va="top",
         )  # fmt: skip
-        axes[0].set_yticks([0.05, 0.1, 0.2, 0.5, 1], ["0.05", "0.1", "0.2", "0.5", "1"])
-        axes[0].minorticks_off()
+        error_axis(axes[0])
         fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
     return fig
+
+
+def draw_solvers(axes: np.ndarray, data: Data, floor: float) -> None:
+    """One panel a solver: error against step, a line a context length, and a dashed line at `floor`."""
+    for ax, solver in zip(axes, data["solvers"].values(), strict=True):
+        draw_curves(ax, solver["steps"], solver["mse"], data["contexts"])
+        ax.axhline(floor, color=INK, linestyle="--", linewidth=1)
+        ax.set(title=solver["label"], xlabel="step")
+
+
+def draw_curves(ax: Axes, x: Sequence[float], mse: Sequence[Sequence[float]], contexts: Sequence[int], **look) -> None:
+    for color, n, values in zip(context_colors(len(contexts)), contexts, mse, strict=True):
+        ax.plot(x, values, color=color, label=f"n = {n}", **look)
+
+
+def error_axis(ax: Axes) -> None:
+    """A logarithmic axis of mean squared errors with plain numbers at 1, 2 and 5 of every decade there is."""
+    ax.set(ylabel="mean squared error", yscale="log")
+    low, high = ax.get_ylim()
+    ticks = [digit * 10.0**power for power in range(-4, 2) for digit in (1, 2, 5)]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
 
 
 def table(data: Data) -> tuple[list[str], list[list[Any]]]:
@@ -76,7 +97,7 @@ def artefact(setting: str) -> Artefact:
             "ridge regression at the longest context, which all four reach in the end: what differs is how many "
             "steps it takes."
         ),
-        config={"setting": setting, "sequences": 256, "steps": STEPS},
+        config={"setting": setting, "sequences": 256, "budget": BUDGET},
         compute=compute,
         draw=draw,
         table=table,

@@ -16,6 +16,7 @@ import jinja2
 from layerstep.files import provenance
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.quoted import Row
+from layerstep.paper.runs import total_minutes
 from layerstep.paper.settings import TITLES
 
 OUTCOMES = ("reproduced", "not reproduced", "cannot be compared")
@@ -76,7 +77,11 @@ def render(
         failed=failed,
         findings=findings(data),
         runs=runs,
-        gpu_hours=sum(run["gpu_minutes"] or 0 for run in runs) / 60,
+        gpu_hours={
+            "paper": total_minutes(ours=False) / 60,
+            "paper_together": total_minutes(ours=False, side_by_side=True) / 60,
+            "ours": total_minutes(ours=True) / 60,
+        },
         made=provenance(),
         data=_script_json({"titles": TITLES, "settings": settings, "walk": data.get("walk")}),
         style=(source / "page.css").read_text(encoding="utf-8"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 SIGMA_TEST = (1e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
@@ -36,7 +37,11 @@ KAPPA = {"sphere": 3_000, "sphere-v2": 10_000}
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the summary: the paper's number, ours, and the range ours would have on the paper's 256 sequences."""
+    """One line of the summary: the paper's number, ours, and its 95 % range, over prompts or over training seeds.
+
+    Over prompts: where the number falls on the paper's 256 sequences. Over seeds: ours plus and minus the distance
+    between the largest and the smallest of a few seeds (of three normal draws that is 1.7 standard deviations).
+    """
 
     quantity: str
     where: str
@@ -46,6 +51,17 @@ class Row:
     high: float
     rounding: float = 0.0
     note: str = ""
+    spread: str = "prompts"
+
+    def widened(self, seeds: Sequence[float]) -> Row:
+        """This line with the range over seeds where that is the wider; `seeds` are the number's values by seed."""
+        if len(seeds) < 2:
+            return replace(self, spread="prompts, one training seed")
+        reach = max(seeds) - min(seeds)
+        if 2 * reach <= self.high - self.low:
+            return replace(self, spread=f"prompts, wider than over {len(seeds)} seeds")
+        low, high = self.ours - reach, self.ours + reach
+        return replace(self, low=low, high=high, spread=f"{len(seeds)} seeds of the short schedule")
 
     @property
     def outcome(self) -> str:

@@ -12,44 +12,58 @@ import torch
 
 from layerstep.errors import LayerstepError
 from layerstep.files import write_text
-from layerstep.paper import cg_precision, conditioning, convergence, noise, trained, trained_noise, verdicts, written
+from layerstep.paper import cg_precision, conditioning, convergence, measured, noise, trained_noise, verdicts, written
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.page import Section, render
-from layerstep.paper.predictions import predict
+from layerstep.paper.predictions import FILE, predict
 from layerstep.paper.quoted import Row
-from layerstep.paper.runs import RUNS, listing
+from layerstep.paper.runs import LAWS, RUNS, listing, strangers
+from layerstep.paper.trained import Found, errors, heat, laws, similarity, steps
 from layerstep.training import GPT
 
-LAWS = ("sphere", "uniform", "gaussian")
+Say = Callable[[str], None]
 
 
-def chapters() -> list[tuple[str, list[Artefact]]]:
+def chapters(found: Found, judged: dict[str, Data]) -> list[tuple[str, list[Artefact]]]:
     """The story of the page: its chapters, and the artefacts each shows. Trained models appear as they come."""
-    models = trained.available()
-    solvers = [*(convergence.artefact(law) for law in LAWS), conditioning.ARTEFACT, cg_precision.ARTEFACT]
-    under_noise = [trained_noise.artefact(models)] if set(models) & set(trained_noise.COLUMNS) else []
+    places = {
+        "sphere": ("Figure 1", "Figure 2b"),
+        "uniform": ("Figure 4a", "Figure 3a"),
+        "gaussian": ("Figure 4b", "Figure 3b"),
+    }
+    here = [name for name in LAWS if name in found]
     return [
         ("construction", [written.WALK, written.SCHEMES]),
-        ("solvers", solvers),
-        ("models", [artefact for name in models for artefact in trained.artefacts(name)]),
-        ("verdicts", [verdicts.artefact(models)]),
-        ("noise", [noise.ARTEFACT, *under_noise]),
-    ]
+        ("solvers", [*(convergence.artefact(law) for law in LAWS), conditioning.ARTEFACT, cg_precision.ARTEFACT]),
+        ("models", _present(
+            *(errors(found, name, places[name][0]) for name in here),
+            heat(found, "sphere", "Figure 2a") if "sphere" in found else None,
+            *(steps(found, name, places[name][1]) for name in here),
+            laws(found),
+            similarity(found, LAWS, "laws", "Figure 5"),
+        )),
+        ("verdicts", [verdicts.artefact(judged)] if judged else []),
+        ("noise", _present(noise.ARTEFACT, trained_noise.artefact(list(found)))),
+    ]  # fmt: skip
 
 
-def predict_missing(progress: Callable[[str], None]) -> dict[str, str]:
+def _present(*artefacts: Artefact | None) -> list[Artefact]:
+    return [artefact for artefact in artefacts if artefact is not None]
+
+
+def predict_missing(progress: Say) -> dict[str, str]:
     """Probe every model whose weights are here and whose predictions are not; reasons by name where that fails."""
     failed = {}
-    for name, paper_run in RUNS.items():
-        if paper_run.trained_steps is None or name in trained.available():
+    for name, run in RUNS.items():
+        if not run.held.usable or (run.folder / FILE).exists() or not any(run.folder.glob("model*.safetensors")):
             continue
         progress(f"probing {name}: minutes on a GPU, longer on a CPU")
         try:
             device = "cuda" if torch.cuda.is_available() else "cpu"
-            model = GPT.from_pretrained(paper_run.folder, device=device)
-            found, probes = predict(model, paper_run.setting)
-            probes.save(paper_run.folder / "probes.safetensors")
-            found.save(paper_run.folder)
+            model = GPT.from_pretrained(run.folder, device=device)
+            found, probes = predict(model, run.setting)
+            probes.save(run.folder / "probes.safetensors")
+            found.save(run.folder)
         except LayerstepError as error:
             failed[name] = str(error)
     return failed
@@ -57,7 +71,7 @@ def predict_missing(progress: Callable[[str], None]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What `reproduce` found and made."""
+    """What `reproduce` found and made. `times`: seconds by part, the longest first."""
 
     page: FilePath
     rows: list[Row]
@@ -65,21 +79,49 @@ class Report:
     found: list[str]
     failed: dict[str, str] = field(default_factory=dict)
     runs: list[dict[str, Any]]
+    times: dict[str, float] = field(default_factory=dict)
     seconds: float
 
 
-def reproduce(out: str | FilePath = "report", *, progress: Callable[[str], None] = lambda name: None) -> Report:
+class _Clock:
+    """Seconds by name of what was done."""
+
+    def __init__(self) -> None:
+        self.start = self.last = time.perf_counter()
+        self.spent: dict[str, float] = {}
+
+    def note(self, name: str) -> None:
+        now = time.perf_counter()
+        self.spent[name] = self.spent.get(name, 0.0) + now - self.last
+        self.last = now
+
+
+def reproduce(out: str | FilePath = "report", *, progress: Say = lambda name: None) -> Report:
     """Build `out`/index.html and the figures and data beside it. Finished work is not repeated.
 
-    An artefact that cannot be made is named on the page with the reason; the rest still builds.
+    What cannot be made or read is named on the page with the reason; the rest still builds.
     """
-    start = time.perf_counter()
-    folder = FilePath(out)
-    made, found, failed = [], [], {}
+    clock, folder = _Clock(), FilePath(out)
+    failed = predict_missing(progress)
+    clock.note("probing")
+    names, unusable = measured.usable()
+    failed = unusable | failed | strangers()
+    numbers: dict[str, Data] = {}
+    for name in sorted(names, key=lambda name: RUNS[name].setting):  # one setting's solvers are in memory at a time
+        progress(f"measuring {name}")
+        try:
+            numbers[name], _ = measured.measure(name, folder)
+        except LayerstepError as error:
+            failed[name] = str(error)
+    clock.note("measuring the models")
+    here = {name: numbers[name] for name in RUNS if name in numbers}
+    judged, reasons = verdicts.judge(list(here), folder, progress)
+    failed |= reasons
+    clock.note("verdicts")
+
+    made, found, rows = [], [], []
     sections: list[Section] = []
-    rows: list[Row] = []
-    failed |= predict_missing(progress)
-    for chapter, artefacts in chapters():
+    for chapter, artefacts in chapters(here, judged):
         for artefact in artefacts:
             result: Data | None = artefact.load(folder)
             if result is not None:
@@ -94,8 +136,10 @@ def reproduce(out: str | FilePath = "report", *, progress: Callable[[str], None]
                 made.append(artefact.name)
             sections.append(Section.of(chapter, artefact, result, folder))
             rows += artefact.rows(result["data"])
+            clock.note(artefact.name)
     runs = listing()
     page = write_text(folder / "index.html", render(sections, rows, failed, runs))
+    clock.note("the page")
     return Report(
         page=page,
         rows=rows,
@@ -103,5 +147,6 @@ def reproduce(out: str | FilePath = "report", *, progress: Callable[[str], None]
         found=found,
         failed=failed,
         runs=runs,
-        seconds=time.perf_counter() - start,
+        times=dict(sorted(clock.spent.items(), key=lambda item: -item[1])),
+        seconds=time.perf_counter() - clock.start,
     )

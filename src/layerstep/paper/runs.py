@@ -1,29 +1,54 @@
-"""The paper's training runs as values, and what of them is in the repository."""
+"""The paper's training runs as values, what each folder of results/models holds, and what a run costs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, Literal
 
-from layerstep.errors import FileError
+from layerstep.errors import FileError, InputError
 from layerstep.files import read_json
 from layerstep.paper.settings import SETTINGS
-from layerstep.tasks import Task
 from layerstep.training import PRESETS, Model, Run
 
 #: Where trained models, their probes and their predictions are kept: in the clone, beside the code.
 MODELS = FilePath(__file__).parents[3] / "results" / "models"
 
+#: Milliseconds of a step on one H200 (LOG.md, "A step"): the default model alone, each of four side by side, and on
+#: the plain engine, which takes heads of more than 128 numbers, too large for the kernels.
+ALONE, OF_FOUR, PLAIN, LARGEST_HEAD = 2.21, 1.495, 5.74, 128
+#: alone = launches + arithmetic, four = launches + 4 arithmetic.
+ARITHMETIC = (4 * OF_FOUR - ALONE) / 3
+LAUNCHES = ALONE - ARITHMETIC
+
+State = Literal["missing", "as listed", "other schedule", "interrupted", "unusable"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """What a run's folder holds, in words. `steps`: how long the model there was trained."""
+
+    state: State
+    words: str
+    steps: int | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether figures may be made from it."""
+        return self.state in ("as listed", "other schedule")
+
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRun:
-    """One training run: its place in the paper, its setting, and how it differs from the default run."""
+    """One training run: its place in the paper (or among ours), its setting, and its every number."""
 
     name: str
     setting: str
     shows: str
     run: Run
+    preset: str = "paper"
+    ours: bool = False
 
     @property
     def folder(self) -> FilePath:
@@ -31,50 +56,106 @@ class PaperRun:
 
     @property
     def command(self) -> str:
-        """What trains it at the paper's length."""
-        default = {**Task().to_dict(), **Model().to_dict(), "seed": 0}
-        mine = {**self.run.task.to_dict(), **self.run.model.to_dict(), "seed": self.run.seed}
-        changes = [f"{name}={value}" for name, value in mine.items() if value != default[name]]
-        return f"layerstep train paper --out results/models/{self.name}" + (
-            f" --set {' '.join(changes)}" if changes else ""
-        )
+        """What trains it."""
+        base, mine = _flat(PRESETS[self.preset]), _flat(self.run)
+        changes = [f"{name}={value}" for name, value in mine.items() if value != base[name]]
+        words = ["layerstep", "train", self.preset, "--out", f"results/models/{self.name}"]
+        return " ".join([*words, *(["--set", *changes] if changes else [])])
 
     @property
-    def work(self) -> float:
-        """Arithmetic of a step relative to the default model: matrix products and attention of every layer."""
+    def held(self) -> Held:
+        """Which run the folder says it holds, and whether that is this one."""
+        config = self.folder / "config.json"
+        if not config.exists():
+            return self._without_model()
+        try:
+            about = read_json(config)["about"]
+            found, step = Run.from_dict(about["run"]), int(about.get("step", about["run"]["steps"]))
+        except FileError as error:
+            return Held(state="unusable", words=str(error))
+        except (KeyError, TypeError, ValueError) as error:
+            reason = str(error) if isinstance(error, InputError) else "it has no about.run"
+            return Held(state="unusable", words=f"{config} does not say which run this is: {reason}. Write it again.")
+        return self._compare(found, step)
+
+    def _compare(self, found: Run, step: int) -> Held:
+        listed, there = _flat(self.run), _flat(found)
+        # What names the run: its task, its model and its seed. The rest is the schedule; the paper states no precision.
+        names = {*self.run.task.to_dict(), *self.run.model.to_dict(), "seed"}
+        differs = {name for name in listed if listed[name] != there[name]} - {"precision"}
+        if wrong := sorted(differs & names):
+            words = ", ".join(f"{name} = {there[name]} (listed: {listed[name]})" for name in wrong)
+            return Held(
+                state="unusable",
+                words=f"another run: {self.folder / 'config.json'} says {words}. Move it to its own folder.",
+            )
+        if step < found.steps:
+            words = f"stopped after {step:,} of {found.steps:,} steps"
+            return Held(state="other schedule", words=words, steps=step)
+        if differs:
+            kind = "shorter" if found.steps < self.run.steps else "another"
+            shown = sorted(differs - {"steps", "lr"})
+            words = [f"{found.steps:,} steps", f"rate {found.lr:g}", *(f"{name} = {there[name]:g}" for name in shown)]
+            return Held(state="other schedule", words=f"{kind} schedule: {', '.join(words)}", steps=found.steps)
+        words = f"as listed, {found.steps:,} steps" if self.ours else "as in the paper"
+        return Held(state="as listed", words=words, steps=found.steps)
+
+    def _without_model(self) -> Held:
+        try:
+            there = [path.name for path in self.folder.iterdir()] if self.folder.is_dir() else []
+        except OSError as error:
+            return Held(state="unusable", words=f"cannot read {self.folder}: {error.strerror}.")
+        if "checkpoints" in there or "runs.json" in there:
+            steps = sorted(int(note.stem.split("-")[1]) for note in self.folder.glob("checkpoints/step-*.json"))
+            done = f"at step {steps[-1]:,}" if steps else "before the first checkpoint"
+            words = f"interrupted {done}: {self.command} --resume"
+            return Held(state="interrupted", words=words, steps=steps[-1] if steps else None)
+        if there:
+            return Held(state="unusable", words=f"{self.folder / 'config.json'} is not there: whose files are these?")
+        return Held(state="missing", words="not trained here")
+
+    @property
+    def milliseconds(self) -> float:
+        """A step of this run alone on one H200: launches grow with the layers, arithmetic with layers and width."""
         model, tokens = self.run.model, 2 * (self.run.task.N + 1)
         default = Model()
-        return _layer(model.width, tokens) * model.layers / (_layer(default.width, tokens) * default.layers)
+        depth = model.layers / default.layers
+        work = _products(model.width, tokens) / _products(default.width, tokens)
+        if model.width / model.heads > LARGEST_HEAD:
+            return PLAIN * depth * work
+        return depth * (LAUNCHES + ARITHMETIC * work)
 
     @property
-    def trained_steps(self) -> int | None:
-        """Steps of the model in the repository, if there is one."""
+    def gpu_minutes(self) -> float:
+        """Estimated minutes on one H200, the GPU to itself, at the length of this list."""
+        return self.milliseconds * self.run.steps / 60_000
+
+    @property
+    def measured_minutes(self) -> float | None:
+        """GPU minutes the model in the folder took, its share where several were trained side by side."""
         try:
-            return int(read_json(self.folder / "config.json")["about"]["run"]["steps"])
-        except (FileError, KeyError, TypeError):
+            facts = read_json(self.folder / "evaluation.json")
+            return facts["seconds"] / len(facts["stack"]) / 60
+        except (FileError, KeyError, TypeError, ZeroDivisionError):
             return None
 
 
-def _layer(width: int, tokens: int) -> float:
+def _flat(run: Run) -> dict[str, Any]:
+    values = run.to_dict()
+    return {**values.pop("task"), **values.pop("model"), **values}
+
+
+def _products(width: int, tokens: int) -> float:
+    """Arithmetic of a layer and token: matrix products and attention."""
     return 24 * width**2 + 4 * tokens * width
 
 
-def seconds_per_step() -> float | None:
-    """Measured time of one step of one default model, trained beside others on one GPU: read from a shipped model."""
-    try:
-        facts = read_json(RUNS["sphere"].folder / "evaluation.json")
-        return facts["seconds"] / (
-            len(facts["stack"]) * read_json(RUNS["sphere"].folder / "config.json")["about"]["step"]
-        )
-    except (FileError, KeyError, TypeError):
-        return None
+def _run(name: str, setting: str, shows: str, preset: str = "paper", ours: bool = False, **changes) -> PaperRun:
+    run = PRESETS[preset].override(**SETTINGS[setting].to_dict(), **changes)
+    return PaperRun(name=name, setting=setting, shows=shows, run=run, preset=preset, ours=ours)
 
 
-def _run(name: str, setting: str, shows: str, **changes) -> PaperRun:
-    task = SETTINGS[setting].to_dict()
-    return PaperRun(name=name, setting=setting, shows=shows, run=PRESETS["paper"].override(**task, **changes))
-
-
+LAWS = ("sphere", "uniform", "gaussian")
 _ALL = [
     _run("sphere", "sphere", "Figures 1, 2, 5, 9, 10; noise table"),
     _run("uniform", "uniform", "Figures 2c, 3, 4, 5, 10; noise table"),
@@ -86,27 +167,62 @@ _ALL = [
     *(_run(f"heads-{heads}", "sphere", "Figure 9a", heads=heads) for heads in (1, 2, 4)),
     *(_run(f"width-{width}", "sphere", "Figure 9b", width=width) for width in (32, 64, 128, 512)),
     # Ours: without other seeds no number of a single run has an error bar.
-    _run("gaussian-1.0", "gaussian-1.0", "noise table, the Gaussian column at s.d. 1.0"),
-    *(_run(f"sphere-seed-{seed}", "sphere", "spread over seeds", seed=seed) for seed in (1, 2)),
+    _run("gaussian-1.0", "gaussian-1.0", "noise table, the Gaussian column at s.d. 1.0", ours=True),
+    _run("sphere-fast", "sphere", "spread over seeds, short schedule", "fast", True),
     *(
-        _run(f"linear-mean-{law}", law, "linear attention divided by the visible keys", attention="linear-mean")
+        _run(f"sphere-fast-seed-{seed}", "sphere", "spread over seeds, short schedule", "fast", True, seed=seed)
+        for seed in (1, 2)
+    ),
+    *(
+        _run(f"linear-mean-{law}", law, "Figure 8, divided by the visible keys", ours=True, attention="linear-mean")
         for law in ("uniform", "gaussian", "sphere")
     ),
 ]
 RUNS: dict[str, PaperRun] = {run.name: run for run in _ALL}
+SEEDS = ("sphere-fast", "sphere-fast-seed-1", "sphere-fast-seed-2")
 
 
 def listing() -> list[dict[str, Any]]:
-    """Every run: what it shows, the steps trained so far, the command and the GPU minutes for the paper's length."""
-    seconds = seconds_per_step()
-    return [
-        {
-            "name": run.name,
-            "shows": run.shows,
-            "identity": run.run.identity,
-            "trained_steps": run.trained_steps,
-            "command": run.command,
-            "gpu_minutes": None if seconds is None else run.work * seconds * run.run.steps / 60,
-        }
-        for run in RUNS.values()
-    ]
+    """Every run: what it shows, what its folder holds, the command, and the GPU minutes it takes or took."""
+    rows = []
+    for run in RUNS.values():
+        held = run.held
+        rows.append(
+            {
+                "name": run.name,
+                "shows": run.shows,
+                "ours": run.ours,
+                "identity": run.run.identity,
+                "state": held.state,
+                "held": held.words,
+                "trained_steps": held.steps if held.usable else None,
+                "command": run.command,
+                "steps": run.run.steps,
+                "gpu_minutes": run.gpu_minutes,
+                "measured_minutes": run.measured_minutes if held.usable else None,
+            }
+        )
+    return rows
+
+
+def total_minutes(*, ours: bool, side_by_side: bool = False) -> float:
+    """Estimated GPU minutes of the paper's own runs, or of the ones we add, one after another.
+
+    side_by_side: models of one shape are trained together and share their launches.
+    """
+    chosen = [run for run in RUNS.values() if run.ours == ours]
+    minutes = sum(run.gpu_minutes for run in chosen)
+    if side_by_side:
+        shapes = Counter((run.run.model, run.run.steps) for run in chosen)
+        for (model, steps), count in shapes.items():
+            minutes -= (count - 1) * LAUNCHES * model.layers / Model().layers * steps / 60_000
+    return minutes
+
+
+def strangers() -> dict[str, str]:
+    """Folders beside the runs' that no run of the list claims."""
+    there = sorted(path.name for path in MODELS.iterdir() if path.is_dir()) if MODELS.is_dir() else []
+    unknown = [name for name in there if name not in RUNS and not name.startswith(".")]
+    return {
+        name: f"{MODELS / name} is no run of the list and is left out. The runs: {', '.join(RUNS)}." for name in unknown
+    }

@@ -13,6 +13,12 @@ from matplotlib.figure import Figure
 # Okabe and Ito's palette, in an order whose lightness differs too; a dash pattern goes with each.
 SOLVER_COLORS = {"richardson": "#D55E00", "cg": "#0072B2", "gd": "#009E73", "nesterov": "#CC79A7"}
 SOLVER_DASHES = {"richardson": "-", "cg": "--", "gd": "-.", "nesterov": ":"}
+LAW_LOOKS = {
+    "sphere": ("#D55E00", "-"),
+    "uniform": ("#0072B2", "--"),
+    "gaussian": ("#009E73", "-."),
+    "gaussian-1.0": ("#CC79A7", ":"),
+}
 INK, BLUE, ORANGE, GREEN = "#222222", "#0072B2", "#D55E00", "#009E73"
 
 _RC: dict[Any, Any] = {

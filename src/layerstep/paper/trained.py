@@ -1,112 +1,91 @@
-"""Trained models beside the classical solvers: error by layer, SimE heat maps, best-matching steps."""
+"""Trained models beside the classical solvers: error by layer, SimE heat maps, best-matching steps (figures 1 to 7)."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
 from matplotlib.figure import Figure
 
-from layerstep.errors import FileError
-from layerstep.measurement import Match, layers_won, match
 from layerstep.paper import convergence
 from layerstep.paper.artefact import Artefact, Data
-from layerstep.paper.predictions import FILE, Predictions
+from layerstep.paper.measured import ROOMS, identity
+from layerstep.paper.panels import LABELS, convergence_row, heat_map, lowest, trajectories, trajectory
 from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON, Row
-from layerstep.paper.runs import RUNS
-from layerstep.paper.settings import CONTEXTS, SETTINGS, TITLES, evaluation_prompts
-from layerstep.paper.style import INK, SOLVER_COLORS, SOLVER_DASHES, context_colors, figure
-from layerstep.solvers import PAPER_SOLVERS, SOLVERS, ConjugateGradient, solve_all
-from layerstep.tasks import Path
+from layerstep.paper.runs import LAWS, RUNS, SEEDS
+from layerstep.paper.settings import EVALUATION_SEQUENCES, TITLES
+from layerstep.paper.style import LAW_LOOKS, figure
+from layerstep.solvers import PAPER_SOLVERS
 
-ROOMS = ("tasks", "solvers", "measurement", "paper")
-LABELS = {name: SOLVERS[name].label for name in PAPER_SOLVERS}
-
-
-def available() -> list[str]:
-    """Names of the paper's runs whose predictions are here and whole, in the order of the paper."""
-    found = []
-    for name, run in RUNS.items():
-        with contextlib.suppress(FileError):
-            Predictions.load(run.folder)
-            found.append(name)
-    return found
+#: The numbers of every model that is here (`measured.compute`), by name.
+Found = Mapping[str, Data]
 
 
-def identity(name: str) -> Data:
-    """What a model's artefacts depend on: its name and its predictions."""
-    return {"model": name, "predictions": hashlib.sha256((RUNS[name].folder / FILE).read_bytes()).hexdigest()[:12]}
+def title(name: str) -> str:
+    """A model in a few words: its setting, and what of its shape is not the default."""
+    model = RUNS[name].run.model
+    words = [TITLES[RUNS[name].setting], f"{model.layers} layers"]
+    words += [] if model.attention == "softmax" else [f"{model.attention.replace('-mean', '')} attention"]
+    return ", ".join(words)
 
 
-def steps_note(name: str) -> str:
-    """How long the model was trained, for the reader of a number made with it."""
-    steps = RUNS[name].trained_steps
-    return f"our model: {steps:,} training steps" if steps else ""
+def config(names: Sequence[str], **more: Any) -> Data:
+    """What a figure of these models depends on."""
+    return {"models": {name: identity(name) for name in names}, **more}
 
 
-@functools.lru_cache(maxsize=1)
-def references(setting: str) -> dict[str, Path]:
-    """Paths of the paper's four solvers with the paper's budgets: 500 steps, 1,500 at v = 2, 100 for CG."""
-    budget = 1500 if setting == "sphere-v2" else 500
-    steps = {"richardson": budget, "cg": 100, "gd": budget, "nesterov": budget}
-    chosen = {**SOLVERS, "cg": ConjugateGradient(reorthogonalize=True)}
-    prompts = evaluation_prompts(setting)
-    return solve_all({name: (chosen[name], steps[name]) for name in PAPER_SOLVERS}, prompts, SETTINGS[setting])
+def absent(names: Sequence[str], found: Found) -> str:
+    """A sentence on the models a figure would show and that are not here."""
+    missing = [name for name in names if name not in found]
+    return f" Not here yet: {', '.join(missing)} (see the training runs)." if missing else ""
 
 
-@functools.lru_cache(maxsize=1)
-def matches(name: str) -> dict[str, Match]:
-    """SimE of the model's layers 1..L with every step of the four solvers."""
-    setting, path = RUNS[name].setting, Predictions.load(RUNS[name].folder).layers
-    inner = Path(path.values[1:], path.stages[1:], path.label)
-    return {solver: match(inner, found, evaluation_prompts(setting)) for solver, found in references(setting).items()}
+def lengths(names: Sequence[str], found: Found) -> str:
+    """How the models of a figure were trained, for its caption."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(found[name]["held"], []).append(name)
+    return " Training: " + "; ".join(f"{', '.join(members)} {held}" for held, members in groups.items()) + "."
 
 
-# Error by layer -------------------------------------------------------------------------------------------------
+# Error by layer (figures 1, 4, 6) -------------------------------------------------------------------------------------
 
 
-def compute_convergence(config: Data) -> Data:
-    """The solvers' panels, and the model's mean squared error by layer and context length."""
-    name = config["model"]
-    setting = RUNS[name].setting
-    found = Predictions.load(RUNS[name].folder)
-    prompts = evaluation_prompts(setting)
-    columns = [n - 1 for n in CONTEXTS]
-    target = prompts.target[:, columns]
-    return {
-        **convergence.compute({"setting": setting, "sequences": prompts.B}),
-        "model": name,
-        "layers": found.layers.stages.tolist(),
-        "layer_mse": (found.layers.values[..., columns] - target).square().mean(1).T.tolist(),
-        "head_mse": (found.head[:, columns] - target).square().mean(0).tolist(),
-    }
+def errors(found: Found, name: str, where: str, budget: int = convergence.BUDGET) -> Artefact:
+    """The model's error layer by layer beside the solvers' step by step."""
+    model = found[name]
+
+    def compute(of: Data) -> Data:
+        settings = {"setting": model["setting"], "sequences": EVALUATION_SEQUENCES, "budget": of["budget"]}
+        keys = ("model", "setting", "contexts", "layers", "layer_mse", "head_mse", "krr")
+        return {**{key: model[key] for key in keys}, "curves": convergence.compute(settings)}
+
+    return Artefact(
+        name=f"trained-{name}",
+        title=f"Error by layer: {title(name)} ({where})",
+        caption=(
+            "Left: what the model would answer if it stopped after each layer (read off by a linear probe), as mean "
+            "squared error, for growing numbers n of examples. Right: four classical solvers after each step, on the "
+            "same prompts. The dashed line is the model's last layer at the longest context." + lengths([name], found)
+        ),
+        config=config([name], budget=budget),
+        compute=compute,
+        draw=draw_errors,
+        table=table_errors,
+        rooms=ROOMS,
+    )
 
 
-def draw_convergence(data: Data) -> Figure:
+def draw_errors(data: Data) -> Figure:
     with figure(12.5, 2.9) as fig:
-        axes = fig.subplots(1, 1 + len(data["solvers"]), sharey=True)
-        colors = context_colors(len(data["contexts"]))
-        floor = data["layer_mse"][-1][-1]
-        panels = [("Transformer", data["layers"], data["layer_mse"], "layer")]
-        panels += [(s["label"], s["steps"], s["mse"], "step") for s in data["solvers"].values()]
-        for ax, (title, x, curves, unit) in zip(axes, panels, strict=True):
-            for color, n, mse in zip(colors, data["contexts"], curves, strict=True):
-                ax.plot(x, mse, color=color, label=f"n = {n}", marker="o" if unit == "layer" else "", markersize=3)
-            ax.axhline(floor, color=INK, linestyle="--", linewidth=1)
-            ax.set(title=title, xlabel=unit, yscale="log")
-        axes[0].set_ylabel("mean squared error")
-        axes[0].set_yticks([0.05, 0.1, 0.2, 0.5, 1], ["0.05", "0.1", "0.2", "0.5", "1"])
-        axes[0].minorticks_off()
+        axes = fig.subplots(1, 1 + len(data["curves"]["solvers"]), sharey=True)
+        convergence_row(axes, data, data["curves"])
         fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
     return fig
 
 
-def table_convergence(data: Data) -> tuple[list[str], list[list[Any]]]:
-    header, lines = convergence.table(data)
+def table_errors(data: Data) -> tuple[list[str], list[list[Any]]]:
+    header, lines = convergence.table(data["curves"])
     layers = [
         ["transformer", n, int(layer), value]
         for n, mse in zip(data["contexts"], data["layer_mse"], strict=True)
@@ -115,223 +94,218 @@ def table_convergence(data: Data) -> tuple[list[str], list[list[Any]]]:
     return [header[0], header[1], "step_or_layer", header[3]], layers + lines
 
 
-# SimE heat maps -------------------------------------------------------------------------------------------------
+# SimE heat maps (figures 2a, 5, 7) ------------------------------------------------------------------------------------
+
+SIME_CAPTION = (
+    "For every layer and every step of a solver: how alike the errors of the two are (SimE, the mean cosine between "
+    "them over 256 prompts, 1 is the same). Squares mark the most similar step of each layer. A model that takes "
+    "solver steps gives a rising diagonal. High values are no evidence by themselves: all good predictors share "
+    "most of their error."
+)
 
 
-def compute_sime(config: Data) -> Data:
-    """SimE(l, t) of every solver at about a hundred steps, and the best step of every layer among all of them."""
-    found = {}
-    for solver, matched in matches(config["model"]).items():
-        sime = matched.sime
-        last = len(matched.steps) - 1
-        shown = np.unique(np.geomspace(1, last + 1, 100).round().astype(int) - 1)
-        best = sime.argmax(1)
-        found[solver] = {
-            "steps": matched.steps[shown].tolist(),
-            "sime": sime[:, shown].tolist(),
-            "best_step": matched.steps[best].tolist(),
-            "best_sime": sime.amax(1).tolist(),
-        }
-    layers = next(iter(matches(config["model"]).values())).layers.tolist()
-    return {"model": config["model"], "layers": layers, "solvers": found}
+def heat(found: Found, name: str, where: str) -> Artefact:
+    """One large heat map: the layers of one model against Richardson steps."""
+    return Artefact(
+        name=f"heat-{name}",
+        title=f"Similarity of errors with Richardson: {title(name)} ({where})",
+        caption=SIME_CAPTION + " The number beside a square is its SimE." + lengths([name], found),
+        config=config([name]),
+        compute=lambda _: {name: found[name]},
+        draw=draw_heat,
+        table=table_sime,
+        rooms=ROOMS,
+    )
 
 
-def draw_sime(data: Data) -> Figure:
-    layers = np.array(data["layers"])
-    with figure(12.5, 3.4) as fig:
-        axes = fig.subplots(1, len(data["solvers"]))
-        low = min(np.min(s["sime"]) for s in data["solvers"].values())
-        for ax, (solver, found) in zip(axes, data["solvers"].items(), strict=True):
-            steps = np.array(found["steps"]) + 1  # step 0 has its place on a logarithmic axis
-            image = ax.pcolormesh(
-                layers,
-                steps,
-                np.array(found["sime"]).T,
-                cmap="cividis",
-                vmin=low,
-                vmax=1,
-                shading="nearest",
-                rasterized=True,
-            )
-            ax.plot(
-                layers,
-                np.array(found["best_step"]) + 1,
-                "s",
-                markersize=5,
-                markerfacecolor="none",
-                markeredgecolor="#D55E00",
-                markeredgewidth=1.4,
-            )
-            ax.set(title=LABELS[solver], xlabel="layer", yscale="log")
-            ticks = [t for t in (0, 1, 3, 10, 30, 100, 300, 1000) if t < steps[-1]]
-            ax.set_yticks([t + 1 for t in ticks], [str(t) for t in ticks])
-            ax.set_xticks(layers[:: max(1, len(layers) // 6)])
-            ax.minorticks_off()
-            ax.grid(False)
-        axes[0].set_ylabel("solver step")
-        fig.colorbar(image, ax=axes, label="SimE", shrink=0.9)
+def draw_heat(data: Data) -> Figure:
+    (model,) = data.values()
+    with figure(7.2, 4.2) as fig:
+        ax = fig.subplots()
+        image = heat_map(ax, model, "richardson", lowest([model]), numbers=True)
+        ax.set(xlabel="layer", ylabel="Richardson step")
+        fig.colorbar(image, ax=ax, label="SimE")
+    return fig
+
+
+def similarity(found: Found, names: Sequence[str], key: str, where: str) -> Artefact | None:
+    """Heat maps of the four solvers (rows) for several models (columns), one colour scale."""
+    there = [name for name in names if name in found]
+    if not there:
+        return None
+    return Artefact(
+        name=f"sime-{key}",
+        title=f"Similarity of errors with four solvers ({where})",
+        caption=SIME_CAPTION + lengths(there, found) + absent(names, found),
+        config=config(there),
+        compute=lambda _: {name: found[name] for name in there},
+        draw=draw_similarity,
+        table=table_sime,
+        summary=summary_won,
+        rooms=ROOMS,
+    )
+
+
+def draw_similarity(data: Data) -> Figure:
+    low = lowest(list(data.values()))
+    with figure(3.4 * len(data) + 1.6, 9.6) as fig:
+        axes = fig.subplots(len(PAPER_SOLVERS), len(data), squeeze=False, sharex="col")
+        for column, (name, model) in zip(axes.T, data.items(), strict=True):
+            for ax, solver in zip(column, PAPER_SOLVERS, strict=True):
+                image = heat_map(ax, model, solver, low)
+            column[0].set_title(title(name))
+            column[-1].set_xlabel("layer")
+        for ax, solver in zip(axes[:, 0], PAPER_SOLVERS, strict=True):
+            ax.set_ylabel(f"{LABELS[solver]} step")
+        fig.colorbar(image, ax=axes, label="SimE", shrink=0.6)
     return fig
 
 
 def table_sime(data: Data) -> tuple[list[str], list[list[Any]]]:
     lines = [
-        [solver, int(layer), int(step), value]
-        for solver, found in data["solvers"].items()
-        for layer, row in zip(data["layers"], found["sime"], strict=True)
+        [name, solver, int(layer), int(step), value]
+        for name, model in data.items()
+        for solver, found in model["solvers"].items()
+        for layer, row in zip(model["layers"][1:], found["sime"], strict=True)
         for step, value in zip(found["steps"], row, strict=True)
     ]
-    return ["solver", "layer", "step", "sime"], lines
+    return ["model", "solver", "layer", "step", "sime"], lines
 
 
-# Best-matching steps --------------------------------------------------------------------------------------------
+def summary_won(data: Data) -> tuple[list[str], list[list[str]]]:
+    lines = [[name, *(str(model["won"][solver]) for solver in PAPER_SOLVERS)] for name, model in data.items()]
+    return ["layers won: model", *(LABELS[solver] for solver in PAPER_SOLVERS)], lines
 
 
-def compute_steps(config: Data) -> Data:
-    """Mean and s.d. over sequences of t*(l), the line through layers 2..10 (2..20 of 24), layers won."""
-    found = matches(config["model"])
-    deepest = int(next(iter(found.values())).layers[-1])
-    first, last = 2, (20 if deepest == 24 else 10)
-    solvers = {}
-    for solver, matched in found.items():
-        line = matched.line(first, last, seed=config["seed"])
-        best = matched.best_step
-        solvers[solver] = {
-            "mean": best.mean(0).tolist(),
-            "sd": best.std(0).tolist(),
-            "at_cap": matched.at_cap.tolist(),
-            "r2": line.r2,
-            "r2_low": line.interval[0],
-            "r2_high": line.interval[1],
-            "slope": line.slope,
-            "intercept": line.intercept,
-            "r2_of_mean": matched.line(first, last, seed=config["seed"], resamples=1, of_mean=True).r2,
-        }
-    won = layers_won(found)
-    low, high = _won_interval(found, config["seed"])
-    return {
-        "model": config["model"],
-        "layers": next(iter(found.values())).layers.tolist(),
-        "range": [first, last],
-        "solvers": solvers,
-        "won": won,
-        "won_low": low,
-        "won_high": high,
-    }
+# Best-matching steps (figures 2b, 2c, 3, 7) ---------------------------------------------------------------------------
+
+STEPS_CAPTION = (
+    "The step most similar to each layer, mean over 256 prompts (band: one standard deviation), within the paper's "
+    "budget ({budget:,} steps, 100 for conjugate gradients), and the straight line through layers {first} to {last}. "
+    "R² is how straight: 1 means that every layer takes the same number of steps."
+)
 
 
-def _won_interval(found: dict[str, Match], seed: int, resamples: int = 400) -> tuple[float, float]:
-    """95 % range over resampled sequences of the number of layers Richardson wins."""
-    count = next(iter(found.values())).cosine.shape[-1]
-    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)
-    weights = torch.from_numpy(draws).double().T / count
-    best = torch.stack([(matched.cosine @ weights).amax(1) for matched in found.values()])  # solver, layer, resample
-    won = (best.argmax(0) == list(found).index("richardson")).sum(0).double()
-    low, high = won.quantile(torch.tensor([0.025, 0.975], dtype=won.dtype)).tolist()
-    return low, high
+def steps_caption(model: Data) -> str:
+    first, last = model["range"]
+    return STEPS_CAPTION.format(budget=int(model["solvers"]["richardson"]["steps"][-1]), first=first, last=last)
 
 
-def rows_steps(data: Data) -> list[Row]:
-    name, richardson = data["model"], data["solvers"]["richardson"]
-    note = steps_note(name)
-    rows = []
-    if name in BEST_STEP_R2:
-        rows.append(
-            Row(
-                quantity=f"R² of best Richardson step against layer, {TITLES[RUNS[name].setting]}",
-                where="Figure 2b and text",
-                paper=BEST_STEP_R2[name],
-                ours=richardson["r2"],
-                low=richardson["r2_low"],
-                high=richardson["r2_high"],
-                rounding=0.0005,
-                note=note,
-            )
-        )
-    if name in LAYERS_WON:
-        rows.append(
-            Row(
-                quantity=f"layers of 12 where Richardson is most similar, {TITLES[RUNS[name].setting]}",
-                where="text on the arc-cosine kernel",
-                paper=LAYERS_WON[name],
-                ours=data["won"]["richardson"],
-                low=data["won_low"],
-                high=data["won_high"],
-                note=note,
-            )
-        )
-    return rows
+def steps(found: Found, name: str, where: str) -> Artefact:
+    """Best-matching steps of the four solvers for one model."""
+    seeds = [seed for seed in SEEDS if seed in found] if name == "sphere" else []
+
+    def compute(of: Data) -> Data:
+        spread = {seed: {"r2": _r2(found[seed]), "won": found[seed]["won"]["richardson"]} for seed in seeds}
+        return {"model": name, "models": {name: found[name]}, "seeds": spread}
+
+    return Artefact(
+        name=f"steps-{name}",
+        title=f"Best-matching step by layer: {title(name)} ({where})",
+        caption=steps_caption(found[name]) + lengths([name], found),
+        config=config([name, *seeds]),
+        compute=compute,
+        draw=draw_steps,
+        table=lambda data: table_steps(data["models"]),
+        rows=rows_steps,
+        summary=lambda data: summary_steps(data["models"]),
+        rooms=ROOMS,
+    )
+
+
+def _r2(model: Data) -> float:
+    return model["solvers"]["richardson"]["r2"]
 
 
 def draw_steps(data: Data) -> Figure:
-    layers = np.array(data["layers"])
-    inside = (layers >= data["range"][0]) & (layers <= data["range"][1])
     with figure(9.6, 3.4) as fig:
         ax = fig.subplots()
-        for solver, found in data["solvers"].items():
-            color, mean, sd = SOLVER_COLORS[solver], np.array(found["mean"]), np.array(found["sd"])
-            ax.fill_between(layers, np.maximum(mean - sd, 0), mean + sd, color=color, alpha=0.12, linewidth=0)
-            label = f"{LABELS[solver]}, R² = {found['r2']:.3f}"
-            ax.plot(layers, mean, SOLVER_DASHES[solver], color=color, marker="o", markersize=3.5, label=label)
-            ax.plot(layers[inside], found["intercept"] + found["slope"] * layers[inside], color=color, linewidth=0.8)
-        ax.set(xlabel="layer", ylabel="best-matching step")
-        ax.set_ylim(bottom=0)
+        trajectories(ax, data["models"][data["model"]])
         fig.legend(*ax.get_legend_handles_labels(), loc="outside right upper")
     return fig
 
 
 def table_steps(data: Data) -> tuple[list[str], list[list[Any]]]:
     lines = [
-        [solver, int(layer), *values]
-        for solver, found in data["solvers"].items()
-        for layer, *values in zip(data["layers"], found["mean"], found["sd"], found["at_cap"], strict=True)
+        [name, solver, int(layer), *values]
+        for name, model in data.items()
+        for solver, found in model["solvers"].items()
+        for layer, *values in zip(model["layers"][1:], found["mean"], found["sd"], found["at_cap"], strict=True)
     ]
-    return ["solver", "layer", "mean_best_step", "sd_over_sequences", "share_at_last_step"], lines
+    return ["model", "solver", "layer", "mean_best_step", "sd_over_sequences", "share_at_last_step"], lines
 
 
-def artefacts(name: str) -> tuple[Artefact, ...]:
-    """The three figures of one trained model."""
-    title = f"{TITLES[RUNS[name].setting]}, {RUNS[name].run.model.layers} layers ({name})"
-    config = identity(name)
-    return (
-        Artefact(
-            name=f"trained-{name}",
-            title=f"Error by layer: {title}",
-            caption=(
-                "Mean squared error read off every layer by a linear probe, beside the solvers step by step, by "
-                "context length n. The dashed line is the last layer at the longest context."
-            ),
-            config=config,
-            compute=compute_convergence,
-            draw=draw_convergence,
-            table=table_convergence,
-            rooms=ROOMS,
+def summary_steps(data: Data) -> tuple[list[str], list[list[str]]]:
+    """R² with its range over prompts, by model and solver."""
+
+    def cell(solver: Data) -> str:
+        return f"{solver['r2']:.3f} [{solver['r2_low']:.3f}, {solver['r2_high']:.3f}]"
+
+    lines = [[name, *(cell(model["solvers"][solver]) for solver in PAPER_SOLVERS)] for name, model in data.items()]
+    return ["R² [95 % over prompts]: model", *(LABELS[solver] for solver in PAPER_SOLVERS)], lines
+
+
+def rows_steps(data: Data) -> list[Row]:
+    """The paper's R² and layers won beside ours, with the wider of the ranges over prompts and over seeds."""
+    name = data["model"]
+    model, spread = data["models"][name], data["seeds"].values()
+    richardson, setting = model["solvers"]["richardson"], TITLES[model["setting"]]
+    rows = []
+    if name in BEST_STEP_R2:
+        rows.append(
+            Row(
+                quantity=f"R² of best Richardson step against layer, {setting}",
+                where="Figure 2b and text" if name == "sphere" else "text on the arc-cosine kernel",
+                paper=BEST_STEP_R2[name],
+                ours=richardson["r2"],
+                low=richardson["r2_low"],
+                high=richardson["r2_high"],
+                rounding=0.0005,
+                note=model["held"],
+            ).widened([seed["r2"] for seed in spread])
+        )
+    if name in LAYERS_WON:
+        rows.append(
+            Row(
+                quantity=f"layers of 12 where Richardson is most similar, {setting}",
+                where="text on the arc-cosine kernel",
+                paper=LAYERS_WON[name],
+                ours=model["won"]["richardson"],
+                low=model["won_low"],
+                high=model["won_high"],
+                note=model["held"],
+            ).widened([seed["won"] for seed in spread])
+        )
+    return rows
+
+
+def laws(found: Found) -> Artefact | None:
+    """Best Richardson steps of the three input laws in one panel (figure 2c)."""
+    there = [name for name in LAWS if name in found]
+    if not there:
+        return None
+    return Artefact(
+        name="steps-laws",
+        title="Best-matching Richardson step: three laws of inputs (Figure 2c)",
+        caption=(
+            steps_caption(found[there[0]]) + " The paper: approximately linear for all three."
+            + lengths(there, found) + absent(LAWS, found)
         ),
-        Artefact(
-            name=f"sime-{name}",
-            title=f"Similarity of errors: {title}",
-            caption=(
-                "Mean cosine between the errors of a layer and those of a solver after a number of steps; the squares "
-                "mark the most similar step. High values are not evidence by themselves: all good predictors share "
-                "most of their error."
-            ),
-            config=config,
-            compute=compute_sime,
-            draw=draw_sime,
-            table=table_sime,
-            rooms=ROOMS,
-        ),
-        Artefact(
-            name=f"steps-{name}",
-            title=f"Best-matching step by layer: {title}",
-            caption=(
-                "Mean over sequences (band: one standard deviation) of the step most similar to each layer, within the "
-                "paper's budget of 500 steps (100 for conjugate gradients), and the line through the inner layers."
-            ),
-            config=config | {"seed": 1},
-            compute=compute_steps,
-            draw=draw_steps,
-            table=table_steps,
-            rows=rows_steps,
-            rooms=ROOMS,
-        ),
-    )
+        config=config(there),
+        compute=lambda _: {name: found[name] for name in there},
+        draw=draw_laws,
+        table=table_steps,
+        summary=summary_steps,
+        rooms=ROOMS,
+    )  # fmt: skip
+
+
+def draw_laws(data: Data) -> Figure:
+    with figure(8.4, 3.4) as fig:
+        ax = fig.subplots()
+        for model in data.values():
+            color, dash = LAW_LOOKS[model["setting"]]
+            words = f"{TITLES[model['setting']]}, R² = {_r2(model):.3f}"
+            trajectory(ax, model, "richardson", label=words, color=color, dash=dash)
+        fig.legend(*ax.get_legend_handles_labels(), loc="outside right upper")
+    return fig

@@ -4,95 +4,109 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from layerstep.paper import noise, trained
+from layerstep.paper import noise
 from layerstep.paper.artefact import Artefact, Data
-from layerstep.paper.predictions import NOISE_SEQUENCES, Predictions
+from layerstep.paper.measured import ROOMS, predictions
+from layerstep.paper.predictions import NOISE_SEQUENCES
 from layerstep.paper.quoted import NOISE_TABLE, SIGMA_TEST, TF_OVER_EO, Row
-from layerstep.paper.runs import RUNS
+from layerstep.paper.runs import RUNS, SEEDS
 from layerstep.paper.settings import SETTINGS, TITLES, evaluation_prompts
 from layerstep.paper.style import BLUE, INK, ORANGE, figure
+from layerstep.paper.trained import config
 
 #: Which column of the paper's table a run is held against.
 COLUMNS = {"sphere": "sphere", "uniform": "uniform", "gaussian": "gaussian", "gaussian-1.0": "gaussian"}
+#: What is shown: key, label, colour, dash; and the levels of the snapshots (figure 10, top row).
+SHOWN = (("TF/BO", "our transformer", ORANGE, "-"), ("EO/BO", "encoded ridge", BLUE, "--"))
+SNAPSHOTS = (1e-3, 5e-2, 1.0)
 
 
-def compute(config: Data) -> Data:
+def compute(of: Data) -> Data:
     """Ratios of mean squared errors at n = N to the Bayes-optimal ones, with their range on 256 sequences."""
-    laws = {}
-    spread = {"sample": 256, "draws": config["bootstrap"], "seed": config["seed"]}
-    for name in config["models"]:
+    laws, seeds = {}, {}
+    spread = {"sample": 256, "draws": of["bootstrap"], "seed": of["seed"]}
+    for name in of["models"]:
         setting = RUNS[name].setting
         encoded, optimal = noise.squared_errors(setting, NOISE_SEQUENCES)
         truth = evaluation_prompts(setting, NOISE_SEQUENCES).noiseless_target[:, -1]
-        model = (Predictions.load(RUNS[name].folder).noise - truth).square().numpy()
+        model = (predictions(name).noise - truth).square().numpy()
+        if name in SEEDS:
+            ratios = {"TF/BO": model.mean(1) / optimal.mean(1), "TF/EO": model.mean(1) / encoded.mean(1)}
+            seeds[name] = {key: ratio.tolist() for key, ratio in ratios.items()}
+            continue
         laws[name] = {
             "TF/BO": noise.ratio_with_range(model, optimal, **spread),
             "EO/BO": noise.ratio_with_range(encoded, optimal, **spread),
             "TF/EO": noise.ratio_with_range(model, encoded, **spread),
         }
-    return {"sigma_test": list(SIGMA_TEST), "laws": laws}
+    held = {name: RUNS[name].held.words for name in laws}
+    return {"sigma_test": list(SIGMA_TEST), "laws": laws, "seeds": seeds, "held": held}
 
 
 def rows(data: Data) -> list[Row]:
+    """The transformer's column of the noise table beside ours, with the wider of the ranges over prompts and seeds."""
     found = []
     for name, law in data["laws"].items():
-        column = NOISE_TABLE[COLUMNS[name]]
-        note = trained.steps_note(name)
-        title = TITLES[RUNS[name].setting]
+        column, setting = NOISE_TABLE[COLUMNS[name]]["TF"], TITLES[RUNS[name].setting]
+        seeds = list(data["seeds"].values()) if name == "sphere" else []
         for i, sigma in enumerate(data["sigma_test"]):
-            ratio = law["TF/BO"]
-            found.append(
-                Row(
-                    quantity=f"transformer / Bayes-optimal error, {title}, σ_test = {sigma:g}",
-                    where="noise table",
-                    paper=column["TF"][i],
-                    ours=ratio["value"][i],
-                    low=ratio["low"][i],
-                    high=ratio["high"][i],
-                    rounding=0.005,
-                    note=note,
-                )
-            )
-        ratio = law["TF/EO"]
-        found.append(
-            Row(
-                quantity=f"transformer / encoded error, {title}, σ_test = 1",
-                where="section on noise",
-                paper=TF_OVER_EO[COLUMNS[name]],
-                ours=ratio["value"][-1],
-                low=ratio["low"][-1],
-                high=ratio["high"][-1],
-                rounding=0.005,
-                note=note,
-            )
-        )
+            quantity = f"transformer / Bayes-optimal error, {setting}, σ_test = {sigma:g}"
+            words = {"quantity": quantity, "where": "noise table", "note": data["held"][name]}
+            found.append(_row(law, "TF/BO", i, seeds, paper=column[i], **words))
+        quantity = f"transformer / encoded error, {setting}, σ_test = 1"
+        words = {"quantity": quantity, "where": "section on noise", "note": data["held"][name]}
+        found.append(_row(law, "TF/EO", -1, seeds, paper=TF_OVER_EO[COLUMNS[name]], **words))
     return found
 
 
+def _row(law: Data, key: str, level: int, seeds: list[Data], **words: Any) -> Row:
+    value, low, high = (law[key][part][level] for part in ("value", "low", "high"))
+    row = Row(ours=value, low=low, high=high, rounding=0.005, **words)
+    return row.widened([seed[key][level] for seed in seeds])
+
+
 def draw(data: Data) -> Figure:
-    with figure(10.5, 3.1) as fig:
-        axes = fig.subplots(1, len(data["laws"]), sharey=True, squeeze=False)[0]
-        sigma = data["sigma_test"]
-        for ax, (name, law) in zip(axes, data["laws"].items(), strict=True):
-            for key, label, color, dash in (
-                ("TF/BO", "our transformer", ORANGE, "-"),
-                ("EO/BO", "encoded ridge", BLUE, "--"),
-            ):
+    """Above: three levels of noise, the laws side by side. Below: the whole sweep, a panel a law."""
+    laws, sigma = data["laws"], data["sigma_test"]
+    with figure(10.5, 5.6) as fig:
+        halves: Any = fig.subfigures(2, 1, height_ratios=(1, 1.25))
+        above, below = halves
+        for ax, level in zip(above.subplots(1, len(SNAPSHOTS)), SNAPSHOTS, strict=True):
+            _snapshot(ax, laws, sigma.index(level), level)
+        axes = below.subplots(1, len(laws), sharey=True, squeeze=False)[0]
+        for ax, (name, law) in zip(axes, laws.items(), strict=True):
+            for key, label, color, dash in SHOWN:
                 ratio = law[key]
                 ax.fill_between(sigma, ratio["low"], ratio["high"], color=color, alpha=0.15, linewidth=0)
                 ax.plot(sigma, ratio["value"], dash, color=color, marker="o", markersize=3, label=label)
-            paper = NOISE_TABLE[COLUMNS[name]]["TF"]
-            ax.plot(sigma, paper, "x", color=INK, label="the paper's transformer")
+            ax.plot(sigma, NOISE_TABLE[COLUMNS[name]]["TF"], "x", color=INK, label="the paper's transformer")
             ax.axhline(1, color=INK, linestyle="--", linewidth=1)
             ax.axvline(SETTINGS[RUNS[name].setting].sigma, color=INK, linestyle=":", linewidth=1)
             ax.set(title=TITLES[RUNS[name].setting], xlabel="noise in the prompt, σ_test", xscale="log", yscale="log")
         axes[0].set_ylabel("error / Bayes-optimal error")
         axes[0].set_yticks([1, 2, 3, 4, 6], ["1", "2", "3", "4", "6"])
         axes[0].minorticks_off()
-        fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
+        below.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return fig
+
+
+def _snapshot(ax: Axes, laws: Data, level: int, sigma: float) -> None:
+    place = np.arange(len(laws))
+    for shift, (key, _, color, _) in zip((-0.18, 0.18), SHOWN, strict=True):
+        value, low, high = (
+            np.array([law[key][part][level] for law in laws.values()]) for part in ("value", "low", "high")
+        )
+        reach = [np.maximum(value - low, 0), np.maximum(high - value, 0)]
+        ax.bar(place + shift, value, 0.34, color=color, yerr=reach, error_kw={"elinewidth": 0.9})
+    ax.plot(place - 0.18, [NOISE_TABLE[COLUMNS[name]]["TF"][level] for name in laws], "x", color=INK)
+    ax.axhline(1, color=INK, linestyle="--", linewidth=1)
+    ax.set_xticks(place, [TITLES[RUNS[name].setting].replace(", ", ",\n") for name in laws], fontsize=7.5)
+    ax.set(title=f"σ_test = {sigma:g}", ylim=(min(0.9, ax.get_ylim()[0]) if sigma >= 1 else 0.9, None))
+    ax.grid(axis="x", visible=False)
 
 
 def table(data: Data) -> tuple[list[str], list[list[Any]]]:
@@ -102,28 +116,29 @@ def table(data: Data) -> tuple[list[str], list[list[Any]]]:
         for i, sigma in enumerate(data["sigma_test"])
     ]
     parts = ("value", "standard_error", "low_256", "high_256")
-    return [
-        "model",
-        "sigma_test",
-        "paper_TF",
-        *(f"{key} {p}" for key in ("TF/BO", "EO/BO", "TF/EO") for p in parts),
-    ], lines
+    keys = [f"{key} {part}" for key in ("TF/BO", "EO/BO", "TF/EO") for part in parts]
+    return ["model", "sigma_test", "paper_TF", *keys], lines
 
 
-def artefact(names: list[str]) -> Artefact:
+def artefact(names: list[str]) -> Artefact | None:
     """The figure for those of `names` that the paper's table has."""
     chosen = [name for name in names if name in COLUMNS]
+    if not chosen:
+        return None
+    chosen += [name for name in names if name in SEEDS]
     return Artefact(
         name="noise-trained",
-        title="Trained models under noise that training did not see",
+        title="Trained models under noise that training did not see (Figure 10)",
         caption=(
-            "Error of the model's own prediction at n = 40 over that of the Bayes-optimal predictor, the encoded ridge "
-            "beside it; bands as above. Crosses are the paper's transformer."
+            "Error of the model's own prediction at n = 40 over that of the Bayes-optimal predictor, which knows the "
+            "noise in the prompt; beside it kernel ridge regression that keeps the ridge of the training noise ("
+            "encoded). Above: much less noise than in training (σ = 0.05, dotted below), as much, and much more. Bands "
+            "and whiskers: where 95 % of evaluations on 256 prompts fall. Crosses are the paper's transformer."
         ),
-        config={"models": chosen, "of": [trained.identity(name) for name in chosen], "bootstrap": 2000, "seed": 1},
+        config={**config(chosen), "bootstrap": 2000, "seed": 1},
         compute=compute,
         draw=draw,
         table=table,
         rows=rows,
-        rooms=trained.ROOMS,
+        rooms=ROOMS,
     )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from layerstep.construction import construct
+from layerstep.errors import LayerstepError
+from layerstep.files import digest, source_digest
 from layerstep.measurement import Instrument, Library, Verdict, identify, layers_won, match
 from layerstep.measurement.library import default_contexts
 from layerstep.measurement.record import read_record
 from layerstep.measurement.words import headline
-from layerstep.paper import trained
 from layerstep.paper.artefact import Artefact, Data
-from layerstep.paper.predictions import Predictions
+from layerstep.paper.measured import identity, predictions, references, result
 from layerstep.paper.runs import RUNS
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
 from layerstep.paper.style import figure
@@ -25,6 +28,16 @@ from layerstep.solvers import NadarayaWatson, RidgePath, solve
 from layerstep.tasks import Path
 
 ROOMS = ("tasks", "solvers", "construction", "measurement", "paper")
+SEED = 0  # of the bootstrap behind a verdict
+
+
+class Subject(NamedTuple):
+    """Whatever is judged: its setting, what its verdict depends on, how to make its path, and what is known of it."""
+
+    setting: str
+    identity: Data
+    path: Callable[[], Path]
+    facts: Data
 
 
 def _constructed(setting: str) -> Path:
@@ -60,34 +73,45 @@ CONTROLS: dict[str, tuple[str, str, Callable[[str], Path]]] = {
 }
 
 
-def compute(config: Data) -> Data:
-    """Verdicts, and beside them the number of layers the paper's metric gives to Richardson."""
-    subjects = [
-        (
-            name,
-            RUNS[name].setting,
-            _model_path(name),
-            {"what": "trained transformer", "steps": RUNS[name].trained_steps},
-        )
-        for name in config["models"]
-    ]
-    subjects += [
-        (name, "sphere", make("sphere"), {"what": what, "truth": truth})
+def judge(
+    names: Sequence[str], folder: FilePath, progress: Callable[[str], None] = lambda name: None
+) -> tuple[dict[str, Data], dict[str, str]]:
+    """Verdicts on these models and on the controls, from `folder` where they are there; reasons where one failed."""
+    subjects: dict[str, Subject] = {
+        name: Subject(RUNS[name].setting, identity(name), functools.partial(_model_path, name), {}) for name in names
+    }
+    subjects |= {
+        name: Subject("sphere", {"control": name}, functools.partial(make, "sphere"), {"what": what, "truth": truth})
         for name, (what, truth, make) in CONTROLS.items()
-    ]
-    instruments: dict[str, Instrument] = {}
-    found = {}
-    for name, setting, path, facts in sorted(subjects, key=lambda subject: subject[1]):
-        task, prompts = SETTINGS[setting], evaluation_prompts(setting)
-        if setting not in instruments:
-            instruments = {setting: Instrument.prepare(Library.build(prompts, task, default_contexts(task.N)))}
-        verdict = identify(path, prompts, task, instrument=instruments[setting], seed=config["seed"])
-        found[name] = {**facts, "setting": setting, **_short(verdict), "won": _won(path, setting)}
-    return {name: found[name] for name, *_ in subjects}
+    }
+    found, failed = {}, {}
+    for name, subject in sorted(subjects.items(), key=lambda item: item[1].setting):
+        of = {**subject.identity, "seed": SEED, "rule": read_record()["rule"], "source": source_digest(ROOMS)}
+        file = folder / "measured" / f"verdict-{name.replace(' ', '-')}.json"
+        try:
+            found[name], _ = result(file, of, functools.partial(_judge, name, subject, progress))
+        except LayerstepError as error:
+            failed[f"verdict on {name}"] = str(error)
+    return {name: found[name] for name in subjects if name in found}, failed
+
+
+def _judge(name: str, subject: Subject, progress: Callable[[str], None]) -> Data:
+    progress(f"verdict on {name}")
+    task, prompts = SETTINGS[subject.setting], evaluation_prompts(subject.setting)
+    path = subject.path()
+    verdict = identify(path, prompts, task, instrument=_instrument(subject.setting), seed=SEED)
+    facts = subject.facts or {"what": RUNS[name].held.words, "steps": RUNS[name].held.steps}
+    return {**facts, "setting": subject.setting, **_short(verdict), "won": _won(path, subject.setting)}
+
+
+@functools.lru_cache(maxsize=1)
+def _instrument(setting: str) -> Instrument:
+    task = SETTINGS[setting]
+    return Instrument.prepare(Library.build(evaluation_prompts(setting), task, default_contexts(task.N)))
 
 
 def _model_path(name: str) -> Path:
-    path = Predictions.load(RUNS[name].folder).layers
+    path = predictions(name).layers
     return Path(path.values[1:], path.stages[1:], name)
 
 
@@ -95,11 +119,10 @@ def _won(path: Path, setting: str) -> int:
     """Layers where Richardson has the largest SimE of the paper's four solvers."""
     columns = [n - 1 for n in path.contexts.tolist()]
     target = evaluation_prompts(setting).target[:, columns]
-    references = {
-        name: Path(p.values[..., columns], p.stages, p.label, path.contexts)
-        for name, p in trained.references(setting).items()
+    solvers = {
+        name: Path(p.values[..., columns], p.stages, p.label, path.contexts) for name, p in references(setting).items()
     }
-    return layers_won({name: match(path, p, target) for name, p in references.items()})["richardson"]
+    return layers_won({name: match(path, p, target) for name, p in solvers.items()})["richardson"]
 
 
 def _short(verdict: Verdict) -> Data:
@@ -177,8 +200,8 @@ def summary(data: Data) -> tuple[list[str], list[list[str]]]:
     return [*header, "unexplained U", "structured V", "margin"], lines
 
 
-def artefact(names: list[str]) -> Artefact:
-    """Verdicts on these models and on the controls, by the calibrated rule."""
+def artefact(judged: Mapping[str, Data]) -> Artefact:
+    """Verdicts on the models and the controls, by the calibrated rule."""
     rule = read_record()["rule"]
     return Artefact(
         name="verdicts",
@@ -189,8 +212,8 @@ def artefact(names: list[str]) -> Artefact:
             f"rival is farther by a margin ({rule['margin_limit']:g}). The figure shows the fraction of each layer's "
             "distance to exact kernel ridge regression that a family leaves unexplained (dark: little)."
         ),
-        config={"models": names, "of": [trained.identity(name) for name in names], "seed": 0, "rule": rule},
-        compute=compute,
+        config={"judged": digest(judged)},
+        compute=lambda _: dict(judged),
         draw=draw,
         table=table,
         summary=summary,

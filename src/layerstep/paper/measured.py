@@ -1,0 +1,180 @@
+"""What the figures need to know of one model: error by layer, SimE with every solver, best-matching steps.
+
+Computed once per model into a result file; every figure that shows the model is drawn from there.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from pathlib import Path as FilePath
+
+import numpy as np
+import torch
+
+from layerstep.errors import FileError, LayerstepError
+from layerstep.files import digest, provenance, read_json, source_digest, write_json
+from layerstep.measurement import Match, layers_won, match
+from layerstep.paper.artefact import Data
+from layerstep.paper.predictions import FILE, NOISE_SEQUENCES, Predictions
+from layerstep.paper.quoted import SIGMA_TEST
+from layerstep.paper.runs import RUNS
+from layerstep.paper.settings import CONTEXTS, EVALUATION_SEQUENCES, SETTINGS, evaluation_prompts
+from layerstep.solvers import PAPER_SOLVERS, SOLVERS, ConjugateGradient, exact, solve_all
+from layerstep.tasks import Path
+
+ROOMS = ("tasks", "solvers", "measurement", "paper")
+#: Steps shown in a heat map: about this many, dense at first.
+SHOWN = 80
+
+
+def result(file: FilePath, identity: Data, compute: Callable[[], Data]) -> tuple[Data, bool]:
+    """The data in `file` if it has this identity, else computed and kept there; and whether it was found."""
+    wanted = digest(identity)
+    try:
+        found = read_json(file)
+        if isinstance(found, dict) and found.get("identity") == wanted:
+            return found["data"], True
+    except FileError:  # absent or broken: made anew
+        pass
+    data = compute()
+    write_json(file, {"identity": wanted, "config": identity, "provenance": provenance(), "data": data})
+    return read_json(file)["data"], False  # as the next call will read it
+
+
+def usable() -> tuple[list[str], dict[str, str]]:
+    """Names of the runs whose predictions are here and whole, in the order of the list; reasons for the others that
+    have a folder."""
+    found, reasons = [], {}
+    for name, run in RUNS.items():
+        held = run.held
+        if held.usable:
+            try:
+                predictions(name)
+                found.append(name)
+            except LayerstepError as error:
+                reasons[name] = str(error)
+        elif held.state != "missing":
+            reasons[name] = held.words
+    return found, reasons
+
+
+def predictions(name: str) -> Predictions:
+    """The model's predictions on the evaluation prompts, checked: they have the run's shape and are numbers."""
+    run = RUNS[name]
+    found = Predictions.load(run.folder)
+    B, N = EVALUATION_SEQUENCES, run.run.task.N
+    shapes = {
+        "layers": (tuple(found.layers.values.shape), (run.run.model.layers + 1, B, N)),
+        "head": (tuple(found.head.shape), (B, N)),
+        "noise": (tuple(found.noise.shape), (len(SIGMA_TEST), NOISE_SEQUENCES)),
+    }
+    for part, (shape, expected) in shapes.items():
+        if shape != expected:
+            raise FileError(f"{run.folder / FILE}: {part} has shape {shape}, expected {expected}. Probe it again.")
+    if not all(bool(part.isfinite().all()) for part in (found.layers.values, found.head, found.noise)):
+        raise FileError(f"{run.folder / FILE}: holds values that are no numbers. Probe the model again.")
+    return found
+
+
+def identity(name: str) -> Data:
+    """What a model's numbers depend on: the run its folder holds, and its predictions."""
+    run = RUNS[name]
+    sha = hashlib.sha256((run.folder / FILE).read_bytes()).hexdigest()[:12]
+    return {"model": name, "run": read_json(run.folder / "config.json")["about"]["run"], "predictions": sha}
+
+
+def measure(name: str, folder: FilePath) -> tuple[Data, bool]:
+    """The numbers of one model, from `folder` if they are there."""
+    of = {**identity(name), "source": source_digest(ROOMS)}
+    return result(folder / "measured" / f"{name}.json", of, lambda: compute(name))
+
+
+def compute(name: str) -> Data:
+    run, found = RUNS[name], predictions(name)
+    inner = Path(found.layers.values[1:], found.layers.stages[1:], found.layers.label)
+    return {
+        "model": name,
+        "setting": run.setting,
+        "held": run.held.words,
+        "trained_steps": run.held.steps,
+        **errors(found.layers, run.setting),
+        "head_mse": (found.head - evaluation_prompts(run.setting).target).square().mean(0)[columns()].tolist(),
+        **similarity(inner, run.setting),
+    }
+
+
+def columns() -> list[int]:
+    return [n - 1 for n in CONTEXTS]
+
+
+def errors(path: Path, setting: str) -> Data:
+    """Mean squared error against the noisy label by context length and stage, and that of exact KRR."""
+    prompts = evaluation_prompts(setting)
+    krr = (exact(prompts, SETTINGS[setting]) - prompts.target).square().mean(0)
+    return {
+        "contexts": list(CONTEXTS),
+        "layers": path.stages.tolist(),
+        "layer_mse": path.mse(prompts.target)[:, columns()].T.tolist(),
+        "krr": krr[columns()].tolist(),
+    }
+
+
+@functools.lru_cache(maxsize=1)
+def references(setting: str) -> dict[str, Path]:
+    """Paths of the paper's four solvers with the paper's budgets: 500 steps, 1,500 at v = 2, 100 for CG."""
+    budget = 1500 if setting == "sphere-v2" else 500
+    steps = {"richardson": budget, "cg": 100, "gd": budget, "nesterov": budget}
+    chosen = {**SOLVERS, "cg": ConjugateGradient(reorthogonalize=True)}
+    prompts = evaluation_prompts(setting)
+    return solve_all({name: (chosen[name], steps[name]) for name in PAPER_SOLVERS}, prompts, SETTINGS[setting])
+
+
+def similarity(path: Path, setting: str, seed: int = 1) -> Data:
+    """SimE of layers 1..L with every step of the four solvers, best steps, the line through layers 2..10 (2..20 of
+    24), layers won."""
+    prompts = evaluation_prompts(setting)
+    found = {solver: match(path, steps, prompts) for solver, steps in references(setting).items()}
+    deepest = int(path.stages[-1])
+    first, last = 2, (20 if deepest == 24 else 10)
+    low, high = _won_interval(found, seed)
+    return {
+        "range": [first, last],
+        "solvers": {solver: _solver(matched, first, last, seed) for solver, matched in found.items()},
+        "won": layers_won(found),
+        "won_low": low,
+        "won_high": high,
+    }
+
+
+def _solver(matched: Match, first: int, last: int, seed: int) -> Data:
+    sime, best = matched.sime, matched.best_step
+    line = matched.line(first, last, seed=seed)
+    shown = np.unique(np.geomspace(1, len(matched.steps), SHOWN).round().astype(int) - 1)
+    return {
+        "steps": matched.steps[shown].tolist(),
+        "sime": sime[:, shown].tolist(),
+        "best_step": matched.steps[sime.argmax(1)].tolist(),
+        "best_sime": sime.amax(1).tolist(),
+        "mean": best.mean(0).tolist(),
+        "sd": best.std(0).tolist(),
+        "at_cap": matched.at_cap.tolist(),
+        "r2": line.r2,
+        "r2_low": line.interval[0],
+        "r2_high": line.interval[1],
+        "slope": line.slope,
+        "intercept": line.intercept,
+        "r2_of_mean": matched.line(first, last, seed=seed, resamples=1, of_mean=True).r2,
+    }
+
+
+def _won_interval(found: dict[str, Match], seed: int, resamples: int = 400) -> tuple[float, float]:
+    """95 % range over resampled sequences of the number of layers Richardson wins."""
+    count = next(iter(found.values())).cosine.shape[-1]
+    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)
+    weights = torch.from_numpy(draws).double().T / count
+    best = torch.stack([(matched.cosine @ weights).amax(1) for matched in found.values()])  # solver, layer, resample
+    won = (best.argmax(0) == list(found).index("richardson")).sum(0).double()
+    low, high = won.quantile(torch.tensor([0.025, 0.975], dtype=won.dtype)).tolist()
+    return low, high

@@ -12,8 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from layerstep.training.fused.launch import begin, launch
-
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
@@ -44,9 +42,8 @@ def _linear_weight(score, row, key, SCALE: tl.constexpr, KIND: tl.constexpr):
 def _forward(
     qkv_ptr, out_ptr, log_ptr, T: tl.constexpr,
     HEADS: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
-    SCALE: tl.constexpr, KIND: tl.constexpr, OVERLAP: tl.constexpr,
+    SCALE: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
-    begin(OVERLAP)
     head, sequence = tl.program_id(0), tl.program_id(1)  # heads of a sequence run together: they share cache lines
     W: tl.constexpr = HEADS * D
     base = qkv_ptr + sequence * T * 3 * W + head * D
@@ -84,9 +81,8 @@ def _forward(
 def _backward(
     qkv_ptr, z_ptr, log_ptr, dz_ptr, dqkv_ptr, T: tl.constexpr,
     HEADS: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
-    SCALE: tl.constexpr, KIND: tl.constexpr, OVERLAP: tl.constexpr,
+    SCALE: tl.constexpr, KIND: tl.constexpr,
 ):  # fmt: skip
-    begin(OVERLAP)
     head, sequence = tl.program_id(0), tl.program_id(1)
     W: tl.constexpr = HEADS * D
     COUNT: tl.constexpr = (T + BLOCK - 1) // BLOCK
@@ -169,7 +165,7 @@ def _shape(T: int, heads: int, width: int, kind: str, warps: int) -> dict:
 def attention(qkv: Tensor, out: Tensor, log: Tensor, T: int, heads: int, kind: str) -> None:
     """out [S, M, W] ← attention over sequences of T rows of qkv [S, M, 3W]; log [S, M, heads] ← log₂ of its sums."""
     sequences = qkv.numel() // (T * qkv.shape[-1])
-    launch(_forward, (heads, sequences), qkv, out, log, **_shape(T, heads, out.shape[-1], kind, FORWARD_WARPS))
+    _forward[(heads, sequences)](qkv, out, log, **_shape(T, heads, out.shape[-1], kind, FORWARD_WARPS))
 
 
 def attention_backward(
@@ -178,4 +174,4 @@ def attention_backward(
     """dqkv [S, M, 3W] from dz [S, M, W], the gradient of `out`."""
     sequences = qkv.numel() // (T * qkv.shape[-1])
     shape = _shape(T, heads, dz.shape[-1], kind, BACKWARD_WARPS)
-    launch(_backward, (heads, sequences), qkv, out, log, dz, dqkv, **shape)
+    _backward[(heads, sequences)](qkv, out, log, dz, dqkv, **shape)

@@ -10,8 +10,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from layerstep.training.fused.launch import begin, launch
-
 INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 
 
@@ -32,9 +30,8 @@ def _gelu_gate(x):
 def _linear(
     x_ptr, w_ptr, b_ptr, extra_ptr, y_ptr, slope_ptr, P, M: tl.constexpr,
     N: tl.constexpr, K: tl.constexpr, BACK: tl.constexpr, KIND: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, OVERLAP: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    begin(OVERLAP)
     tile, s = tl.program_id(0), tl.program_id(1)
     m, n = tile // (N // BN), tile % (N // BN)
     row, col = m * BM + tl.arange(0, BM), n * BN + tl.arange(0, BN)
@@ -75,9 +72,8 @@ def _linear(
 @triton.jit
 def _weight_gradient(
     dy_ptr, x_ptr, w_ptr, b_ptr, P, LAYER, S, M: tl.constexpr,
-    N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr, OVERLAP: tl.constexpr,
+    N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    begin(OVERLAP)
     tile, batch = tl.program_id(0), tl.program_id(1)
     layer, s = batch // S, batch % S
     col_n = tile // (K // BK) * BN + tl.arange(0, BN)
@@ -136,8 +132,7 @@ def linear(
     BM, BN, BK, warps, stages = TILES[kind]
     BN, BK = math.gcd(N, BN), math.gcd(K, BK)
     spare = x
-    launch(
-        _linear, (triton.cdiv(M, BM) * (N // BN), S),
+    _linear[(triton.cdiv(M, BM) * (N // BN), S)](
         x, weight, bias if bias is not None else spare, extra if extra is not None else spare, out,
         slope if slope is not None else spare, weight.stride(0),
         M=M, N=N, K=K, BACK=back, KIND=kind, BM=BM, BN=BN, BK=BK, num_warps=warps, num_stages=stages,
@@ -150,8 +145,7 @@ def weight_gradient(dy: Tensor, x: Tensor, weight: Tensor, bias: Tensor) -> None
     K = x.shape[-1]
     BN, BK, BM, warps, stages = GRADIENT_TILE
     BN, BK = math.gcd(N, BN), math.gcd(K, BK)
-    launch(
-        _weight_gradient, ((N // BN) * (K // BK), L * S),
+    _weight_gradient[((N // BN) * (K // BK), L * S)](
         dy, x, weight, bias, weight.stride(0), weight.stride(1), S,
         M=M, N=N, K=K, BN=BN, BK=BK, BM=BM, num_warps=warps, num_stages=stages,
     )  # fmt: skip

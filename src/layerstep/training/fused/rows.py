@@ -6,8 +6,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from layerstep.training.fused.launch import begin, launch
-
 EPS = 1e-5  # of torch.nn.LayerNorm
 # Rows at a time, and warps, forward and backward: chosen on an H200 by benchmarks/training_kernels.py.
 BLOCK, WARPS = 8, 2
@@ -44,9 +42,8 @@ def _token(x_ptr, y_ptr, s, row, i: tl.constexpr, M, T, D: tl.constexpr):
 @triton.jit
 def _embed(
     x_ptr, y_ptr, w_ptr, b_ptr, p_ptr, out_ptr, M, T, P,
-    D: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
+    D: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    begin(OVERLAP)
     s = tl.program_id(1)
     row, col = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, W)
     acc = tl.load(p_ptr + s * P + (row % T)[:, None] * W + col[None, :]) + tl.load(b_ptr + s * P + col)[None, :]
@@ -59,9 +56,8 @@ def _embed(
 @triton.jit
 def _embed_gradient(
     x_ptr, y_ptr, d_ptr, sums_ptr, M, T,
-    D: tl.constexpr, W: tl.constexpr, CHUNK: tl.constexpr, OVERLAP: tl.constexpr,
+    D: tl.constexpr, W: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    begin(OVERLAP)
     chunk, s = tl.program_id(0), tl.program_id(1)
     row, col = chunk * CHUNK + tl.arange(0, CHUNK), tl.arange(0, W)
     d = tl.load(d_ptr + (s * M + row)[:, None] * W + col[None, :], mask=row[:, None] < M, other=0.0)
@@ -73,9 +69,8 @@ def _embed_gradient(
 
 @triton.jit
 def _norm(
-    x_ptr, w_ptr, b_ptr, out_ptr, M, P, W: tl.constexpr, BLOCK: tl.constexpr, EPS: tl.constexpr, OVERLAP: tl.constexpr,
+    x_ptr, w_ptr, b_ptr, out_ptr, M, P, W: tl.constexpr, BLOCK: tl.constexpr, EPS: tl.constexpr
 ):  # fmt: skip
-    begin(OVERLAP)
     s = tl.program_id(1)
     row, col = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, W)
     at, inside = (s * M + row)[:, None] * W + col[None, :], row[:, None] < M
@@ -87,9 +82,8 @@ def _norm(
 @triton.jit
 def _norm_backward(
     x_ptr, dh_ptr, w_ptr, d_ptr, low_ptr, dw_ptr, db_ptr, M, P,
-    W: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, EPS: tl.constexpr, OVERLAP: tl.constexpr,
+    W: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, EPS: tl.constexpr,
 ):  # fmt: skip
-    begin(OVERLAP)
     chunk, s = tl.program_id(0), tl.program_id(1)
     col = tl.arange(0, W)
     w = tl.load(w_ptr + s * P + col)[None, :]
@@ -114,9 +108,8 @@ def _norm_backward(
 def _head(
     x_ptr, y_ptr, points_ptr, nw_ptr, nb_ptr, w_ptr, b_ptr,
     error_ptr, d_ptr, low_ptr, along_ptr, slope_ptr, M, T, P, B, STRIDE,
-    W: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, EPS: tl.constexpr, OVERLAP: tl.constexpr,
+    W: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, EPS: tl.constexpr,
 ):  # fmt: skip
-    begin(OVERLAP)
     chunk, s = tl.program_id(0), tl.program_id(1)
     col = tl.arange(0, W)
     w, b = tl.load(w_ptr + s * P + col), tl.load(b_ptr + s * P)
@@ -152,32 +145,41 @@ def chunks(M: int) -> int:
 def embed(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, positions: Tensor, out: Tensor, T: int) -> None:
     """out [S, M, W] ← read-in of the tokens of x [S, B, N+1, d], y [S, B, N+1], plus positions."""
     S, M, W = out.shape
-    launch(
-        _embed, (triton.cdiv(M, BLOCK), S), x, y, weight, bias, positions, out, M, T, weight.stride(0),
-        D=x.shape[-1], W=W, BLOCK=BLOCK, num_warps=WARPS,
-    )  # fmt: skip
+    _embed[(triton.cdiv(M, BLOCK), S)](
+        x,
+        y,
+        weight,
+        bias,
+        positions,
+        out,
+        M,
+        T,
+        weight.stride(0),
+        D=x.shape[-1],
+        W=W,
+        BLOCK=BLOCK,
+        num_warps=WARPS,
+    )
 
 
 def embed_gradient(x: Tensor, y: Tensor, d: Tensor, sums: Tensor, T: int) -> None:
     """sums [S, chunks, d, W] ← partial sums of tokenᵀ d."""
     S, M, W = d.shape
-    launch(_embed_gradient, (chunks(M), S), x, y, d, sums, M, T, D=x.shape[-1], W=W, CHUNK=CHUNK)
+    _embed_gradient[(chunks(M), S)](x, y, d, sums, M, T, D=x.shape[-1], W=W, CHUNK=CHUNK)
 
 
 def norm(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor) -> None:
     """out ← LayerNorm(x) weight + bias, for x [S, M, W]."""
     S, M, W = x.shape
-    launch(
-        _norm, (triton.cdiv(M, BLOCK), S), x, weight, bias, out, M, weight.stride(0),
-        W=W, BLOCK=BLOCK, EPS=EPS, num_warps=WARPS,
-    )  # fmt: skip
+    _norm[(triton.cdiv(M, BLOCK), S)](
+        x, weight, bias, out, M, weight.stride(0), W=W, BLOCK=BLOCK, EPS=EPS, num_warps=WARPS
+    )
 
 
 def norm_backward(x: Tensor, dh: Tensor, weight: Tensor, d: Tensor, low: Tensor, dw: Tensor, db: Tensor) -> None:
     """d += ∂LayerNorm·dh, copied to `low`; dw, db [S, chunks, W] ← partial sums of dh·unit and dh."""
     S, M, W = x.shape
-    launch(
-        _norm_backward, (chunks(M), S),
+    _norm_backward[(chunks(M), S)](
         x, dh, weight, d, low, dw, db, M, weight.stride(0),
         W=W, CHUNK=CHUNK, BLOCK=BACK_BLOCK, EPS=EPS, num_warps=BACK_WARPS,
     )  # fmt: skip
@@ -189,8 +191,7 @@ def head(
 ) -> None:  # fmt: skip
     """error [S, B, N+1] ← prediction - y; d [S, M, W] ← ∂loss/∂x; along, slope ← Σ ∂loss/∂prediction (unit, 1)."""
     S, M, W = x.shape
-    launch(
-        _head, (chunks(M), S),
+    _head[(chunks(M), S)](
         x, y, points, norm_weight, norm_bias, weight, bias, error, d, low, along, slope,
         M, T, weight.stride(0), M // T, points.stride(0),
         W=W, CHUNK=CHUNK, BLOCK=BACK_BLOCK, EPS=EPS, num_warps=BACK_WARPS,

@@ -7,14 +7,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from layerstep.training.fused.launch import begin, launch
-
 SQUARES, UPDATE = 16384, 2048  # numbers a program reads
 
 
 @triton.jit
-def _squares(g_ptr, out_ptr, P, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
-    begin(OVERLAP)
+def _squares(g_ptr, out_ptr, P, BLOCK: tl.constexpr):
     block, s = tl.program_id(0), tl.program_id(1)
     at = block * BLOCK + tl.arange(0, BLOCK)
     g = tl.load(g_ptr + s.to(tl.int64) * P + at, mask=at < P, other=0.0)
@@ -24,9 +21,8 @@ def _squares(g_ptr, out_ptr, P, BLOCK: tl.constexpr, OVERLAP: tl.constexpr):
 @triton.jit
 def _update(
     w_ptr, g_ptr, m_ptr, v_ptr, low_ptr, squares_ptr, numbers_ptr, P, COUNT,
-    COLUMNS: tl.constexpr, COUNT_P: tl.constexpr, BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
+    COLUMNS: tl.constexpr, COUNT_P: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    begin(OVERLAP)
     block, s = tl.program_id(0), tl.program_id(1)
     part = tl.arange(0, COUNT_P)
     norm = tl.sqrt(tl.sum(tl.load(squares_ptr + s * COUNT + part, mask=part < COUNT, other=0.0), axis=0))
@@ -52,9 +48,8 @@ def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, low: Tensor, numbers: Tens
     S, P = w.shape
     count = triton.cdiv(P, SQUARES)
     squares = torch.empty(S, count, device=w.device)
-    launch(_squares, (count, S), g, squares, P, BLOCK=SQUARES, num_warps=8)
-    launch(
-        _update, (triton.cdiv(P, UPDATE), S),
+    _squares[(count, S)](g, squares, P, BLOCK=SQUARES, num_warps=8)
+    _update[(triton.cdiv(P, UPDATE), S)](
         w, g, m, v, low, squares, numbers, P, count,
         COLUMNS=numbers.shape[1], COUNT_P=triton.next_power_of_2(count), BLOCK=UPDATE, num_warps=4,
     )  # fmt: skip

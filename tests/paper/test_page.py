@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from layerstep.errors import InputError
-from layerstep.paper import convergence, noise, page, runs, verdicts
+from layerstep.paper import beside, convergence, noise, page, runs, verdicts
 from layerstep.paper import report as module
 from layerstep.paper.report import reproduce
 
@@ -35,6 +35,7 @@ def report(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     patch.setattr(module, "chapters", lambda *found: chapters)
     patch.setattr(verdicts, "judge", lambda *args: ({}, {}))
+    patch.setattr(beside, "numbers", lambda folder: {})
     patch.setattr(runs, "MODELS", tmp_path_factory.mktemp("models"))
     folder = tmp_path_factory.mktemp("report")
     first = reproduce(folder)

@@ -93,6 +93,7 @@ def measure(name: str, folder: FilePath) -> tuple[Data, bool]:
 
 def compute(name: str) -> Data:
     run, found = RUNS[name], predictions(name)
+    error = (found.head - evaluation_prompts(run.setting).target).square()[:, columns()]
     inner = Path(found.layers.values[1:], found.layers.stages[1:], found.layers.label)
     return {
         "model": name,
@@ -100,7 +101,8 @@ def compute(name: str) -> Data:
         "held": run.held.words,
         "trained_steps": run.held.steps,
         **errors(found.layers, run.setting),
-        "head_mse": (found.head - evaluation_prompts(run.setting).target).square().mean(0)[columns()].tolist(),
+        "head_mse": error.mean(0).tolist(),
+        "head_standard_error": (error.std(0) / len(error) ** 0.5).tolist(),
         **similarity(inner, run.setting),
     }
 

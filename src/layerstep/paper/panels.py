@@ -41,7 +41,7 @@ def heat_map(ax: Axes, model: Data, solver: str, low: float, numbers: bool = Fal
         layers, steps, np.array(found["sime"]).T, cmap=MAP, norm=Normalize(low, 1), shading="nearest", rasterized=True
     )
     best = np.array(found["best_step"]) + 1
-    look = {"markerfacecolor": "none", "markeredgecolor": "#D55E00", "markeredgewidth": 1.4}
+    look = {"markerfacecolor": "none", "markeredgecolor": "#D55E00", "markeredgewidth": 1.4, "clip_on": False}
     ax.plot(layers, best, "s", markersize=5 if len(layers) <= 12 else 3.5, **look)
     if numbers:
         for layer, step, value in zip(layers, best, found["best_sime"], strict=True):
@@ -69,10 +69,11 @@ def trajectory(
     ax.plot(layers, mean, dash, color=color, marker="o", markersize=3.5, label=label)
     inside = layers[(layers >= model["range"][0]) & (layers <= model["range"][1])]
     ax.plot(inside, found["intercept"] + found["slope"] * inside, color=color, linewidth=0.8)
-    ax.set(xlabel="layer", ylabel="best-matching step", ylim=(0, None))
+    ax.set(xlabel="layer", ylabel="best-matching step", ylim=(0, 1.04 * max(ax.dataLim.ymax, 1)))
 
 
 def trajectories(ax: Axes, model: Data) -> None:
-    """Best-matching steps of the four solvers in one panel."""
+    """Best-matching steps of the four solvers in one panel, its legend below."""
     for solver, found in model["solvers"].items():
         trajectory(ax, model, solver, label=f"{LABELS[solver]}, R² = {found['r2']:.3f}")
+    ax.legend(fontsize=7, loc="upper left", bbox_to_anchor=(-0.02, -0.2), ncols=2)

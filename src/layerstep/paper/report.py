@@ -12,7 +12,20 @@ import torch
 
 from layerstep.errors import LayerstepError
 from layerstep.files import write_text
-from layerstep.paper import cg_precision, conditioning, convergence, measured, noise, trained_noise, verdicts, written
+from layerstep.paper import (
+    ablations,
+    beside,
+    capacity,
+    cg_precision,
+    conditioning,
+    convergence,
+    measured,
+    noise,
+    seeds,
+    trained_noise,
+    verdicts,
+    written,
+)
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.page import Section, render
 from layerstep.paper.predictions import FILE, predict
@@ -24,27 +37,50 @@ from layerstep.training import GPT
 Say = Callable[[str], None]
 
 
-def chapters(found: Found, judged: dict[str, Data]) -> list[tuple[str, list[Artefact]]]:
+def chapters(found: Found, judged: dict[str, Data], constructed: dict[str, Data]) -> list[tuple[str, list[Artefact]]]:
     """The story of the page: its chapters, and the artefacts each shows. Trained models appear as they come."""
-    places = {
-        "sphere": ("Figure 1", "Figure 2b"),
-        "uniform": ("Figure 4a", "Figure 3a"),
-        "gaussian": ("Figure 4b", "Figure 3b"),
-    }
+    places = {"sphere": ("1", "2b"), "uniform": ("4a", "3a"), "gaussian": ("4b", "3b")}
+    deep = {"sphere-24": ("6a", 500), "sphere-24-v2": ("6b", 1500)}
     here = [name for name in LAWS if name in found]
     return [
         ("construction", [written.WALK, written.SCHEMES]),
         ("solvers", [*(convergence.artefact(law) for law in LAWS), conditioning.ARTEFACT, cg_precision.ARTEFACT]),
         ("models", _present(
-            *(errors(found, name, places[name][0]) for name in here),
+            *(errors(found, name, f"Figure {places[name][0]}") for name in here),
             heat(found, "sphere", "Figure 2a") if "sphere" in found else None,
-            *(steps(found, name, places[name][1]) for name in here),
+            *(steps(found, name, f"Figure {places[name][1]}") for name in here),
             laws(found),
             similarity(found, LAWS, "laws", "Figure 5"),
+            beside.artefact(found, constructed) if constructed else None,
+            seeds.seeds(found),
         )),
+        ("depth", _present(
+            *(errors(found, name, f"Figure {place}", most) for name, (place, most) in deep.items() if name in found),
+            similarity(found, list(deep), "depth", "Figure 7"),
+            ablations.depth(found),
+        )),
+        ("mechanism", _present(
+            ablations.attention(found, "linear"),
+            ablations.attention(found, "linear-mean"),
+            *_kernel(found),
+        )),
+        ("capacity", _present(capacity.heads(found), capacity.width(found))),
         ("verdicts", [verdicts.artefact(judged)] if judged else []),
         ("noise", _present(noise.ARTEFACT, trained_noise.artefact(list(found)))),
     ]  # fmt: skip
+
+
+def _kernel(found: Found) -> list[Artefact | None]:
+    """The arc-cosine kernel: errors, best steps, and heat maps beside those of the Gaussian kernel."""
+    if "arccos1" not in found:
+        return []
+    where = "section on the arc-cosine kernel"
+    beside_it = [name for name in (capacity.twin(found, ["arccos1"]), "arccos1") if name in found]
+    return [
+        errors(found, "arccos1", where),
+        ablations.kernel(found),
+        similarity(found, beside_it, "kernel", where),
+    ]
 
 
 def _present(*artefacts: Artefact | None) -> list[Artefact]:
@@ -118,10 +154,12 @@ def reproduce(out: str | FilePath = "report", *, progress: Say = lambda name: No
     judged, reasons = verdicts.judge(list(here), folder, progress)
     failed |= reasons
     clock.note("verdicts")
+    constructed = beside.numbers(folder)
+    clock.note("measuring the written networks")
 
     made, found, rows = [], [], []
     sections: list[Section] = []
-    for chapter, artefacts in chapters(here, judged):
+    for chapter, artefacts in chapters(here, judged, constructed):
         for artefact in artefacts:
             result: Data | None = artefact.load(folder)
             if result is not None:

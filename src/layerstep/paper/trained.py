@@ -218,10 +218,9 @@ def _r2(model: Data) -> float:
 
 
 def draw_steps(data: Data) -> Figure:
-    with figure(9.6, 3.4) as fig:
+    with figure(7.6, 3.9) as fig:
         ax = fig.subplots()
         trajectories(ax, data["models"][data["model"]])
-        fig.legend(*ax.get_legend_handles_labels(), loc="outside right upper")
     return fig
 
 

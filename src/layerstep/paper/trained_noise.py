@@ -95,17 +95,17 @@ def draw(data: Data) -> Figure:
 
 
 def _snapshot(ax: Axes, laws: Data, level: int, sigma: float) -> None:
+    """One level of noise: a point and its range for every law."""
     place = np.arange(len(laws))
-    for shift, (key, _, color, _) in zip((-0.18, 0.18), SHOWN, strict=True):
-        value, low, high = (
-            np.array([law[key][part][level] for law in laws.values()]) for part in ("value", "low", "high")
-        )
+    parts = ("value", "low", "high")
+    for shift, (key, _, color, _) in zip((-0.12, 0.12), SHOWN, strict=True):
+        value, low, high = (np.array([law[key][part][level] for law in laws.values()]) for part in parts)
         reach = [np.maximum(value - low, 0), np.maximum(high - value, 0)]
-        ax.bar(place + shift, value, 0.34, color=color, yerr=reach, error_kw={"elinewidth": 0.9})
-    ax.plot(place - 0.18, [NOISE_TABLE[COLUMNS[name]]["TF"][level] for name in laws], "x", color=INK)
+        ax.errorbar(place + shift, value, reach, fmt="o", color=color, capsize=2)
+    ax.plot(place - 0.12, [NOISE_TABLE[COLUMNS[name]]["TF"][level] for name in laws], "x", color=INK, zorder=3)
     ax.axhline(1, color=INK, linestyle="--", linewidth=1)
     ax.set_xticks(place, [TITLES[RUNS[name].setting].replace(", ", ",\n") for name in laws], fontsize=7.5)
-    ax.set(title=f"σ_test = {sigma:g}", ylim=(min(0.9, ax.get_ylim()[0]) if sigma >= 1 else 0.9, None))
+    ax.set(title=f"σ_test = {sigma:g}", xlim=(-0.5, len(laws) - 0.5))
     ax.grid(axis="x", visible=False)
 
 

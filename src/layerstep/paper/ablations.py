@@ -1,0 +1,176 @@
+"""What the paper varies, model against model: attention without softmax, another kernel, twice the depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from layerstep.paper import convergence
+from layerstep.paper.artefact import Artefact, Data
+from layerstep.paper.capacity import twin
+from layerstep.paper.measured import ROOMS
+from layerstep.paper.panels import LABELS, convergence_row, trajectories
+from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON
+from layerstep.paper.settings import EVALUATION_SEQUENCES, TITLES
+from layerstep.paper.style import figure
+from layerstep.paper.trained import (
+    Found,
+    absent,
+    config,
+    lengths,
+    rows_steps,
+    steps_caption,
+    summary_steps,
+    table_errors,
+    table_steps,
+    title,
+)
+from layerstep.solvers import PAPER_SOLVERS
+
+# Linear attention (figure 8) ------------------------------------------------------------------------------------------
+
+
+def attention(found: Found, kind: str) -> Artefact | None:
+    """Error curves and best-matching steps of models whose attention has no softmax; a row a law of inputs."""
+    names = [f"{kind}-{law}" for law in ("uniform", "gaussian", "sphere")]
+    there = [name for name in names if name in found]
+    if not there:
+        return None
+    what = {
+        "linear": "attention is the plain product of queries and keys, nothing divides it",
+        "linear-mean": "the product of queries and keys is divided by the number of visible keys (ours)",
+    }[kind]
+
+    def compute(_: Data) -> Data:
+        settings = {"sequences": EVALUATION_SEQUENCES, "budget": convergence.BUDGET}
+        curves = {found[name]["setting"] for name in there}
+        return {
+            "models": {name: found[name] for name in there},
+            "curves": {setting: convergence.compute({"setting": setting, **settings}) for setting in sorted(curves)},
+        }
+
+    return Artefact(
+        name=f"attention-{kind}",
+        title=f"Without softmax: {what.split(',')[0]} ({'Figure 8' if kind == 'linear' else 'ours, beside Figure 8'})",
+        caption=(
+            f"The same training with linear attention: {what}. Each row is one law of inputs: error by layer, the four "
+            "solvers by step, and the step of each solver most similar to each layer. The paper: no solver's "
+            "best-matching step is a straight line for all three laws, as it takes the softmax to divide by row sums. "
+            + steps_caption(found[there[0]]) + lengths(there, found) + absent(names, found)
+        ),
+        config=config(there),
+        compute=compute,
+        draw=draw_attention,
+        table=table_attention,
+        summary=summary_attention,
+        rooms=ROOMS,
+    )  # fmt: skip
+
+
+def draw_attention(data: Data) -> Figure:
+    models = data["models"]
+    with figure(15.5, 3.1 * len(models)) as fig:
+        grid = fig.add_gridspec(len(models), 6, width_ratios=[1] * 5 + [1.7])
+        for row, model in enumerate(models.values()):
+            first = fig.add_subplot(grid[row, 0])
+            others = [fig.add_subplot(grid[row, column], sharey=first) for column in range(1, 5)]
+            for ax in others:
+                ax.tick_params(labelleft=False)
+            convergence_row(
+                np.array([first, *others]), model, data["curves"][model["setting"]], TITLES[model["setting"]]
+            )
+            last = fig.add_subplot(grid[row, 5])
+            trajectories(last, model)
+        handles = fig.axes[0].get_legend_handles_labels()
+        fig.legend(*handles, loc="outside lower center", ncols=len(handles[0]))
+    return fig
+
+
+def table_attention(data: Data) -> tuple[list[str], list[list[Any]]]:
+    lines = []
+    for name, model in data["models"].items():
+        header, found = table_errors({**model, "curves": data["curves"][model["setting"]]})
+        lines += [[name, "mse", *line] for line in found]
+        found = table_steps({name: model})[1]
+        lines += [[name, "best step", solver, "", layer, mean] for _, solver, layer, mean, *_ in found]
+    return ["model", "quantity", *header[:3], "value"], lines
+
+
+def summary_attention(data: Data) -> tuple[list[str], list[list[str]]]:
+    header, lines = summary_steps(data["models"])
+    models = data["models"].values()
+    worst = [f"{min(model['solvers'][solver]['r2'] for model in models):.3f}" for solver in PAPER_SOLVERS]
+    return header, [*lines, ["lowest of these", *worst]]
+
+
+# Another kernel -------------------------------------------------------------------------------------------------------
+
+
+def kernel(found: Found) -> Artefact | None:
+    """Best-matching steps with the arc-cosine kernel beside those with the Gaussian one."""
+    if "arccos1" not in found:
+        return None
+    names = [twin(found, ["arccos1"]), "arccos1"]
+    there = [name for name in names if name in found]
+    return Artefact(
+        name="steps-kernel",
+        title="Another kernel: best-matching steps with the arc-cosine kernel",
+        caption=(
+            "The paper trains once more with functions drawn from the arc-cosine kernel and finds the likeness to "
+            "Richardson weaker: fewer layers are most similar to it, and the line is less straight. "
+            + steps_caption(found["arccos1"]) + lengths(there, found) + absent(names, found)
+        ),
+        config=config(there),
+        compute=lambda _: {name: found[name] for name in there},
+        draw=draw_side_by_side,
+        table=table_steps,
+        summary=summary_kernel,
+        rows=lambda data: rows_steps({"model": "arccos1", "models": data, "seeds": {}}),
+        rooms=ROOMS,
+    )  # fmt: skip
+
+
+def draw_side_by_side(data: Data) -> Figure:
+    with figure(5.4 * len(data), 3.7) as fig:
+        axes = fig.subplots(1, len(data), squeeze=False)[0]
+        for ax, (name, model) in zip(axes, data.items(), strict=True):
+            trajectories(ax, model)
+            ax.set_title(title(name))
+    return fig
+
+
+def summary_kernel(data: Data) -> tuple[list[str], list[list[str]]]:
+    lines = []
+    for name, model in data.items():
+        quoted = "arccos1" if name == "arccos1" else "sphere"
+        r2, won = model["solvers"]["richardson"]["r2"], model["won"]
+        line = [name, f"{won['richardson']}", f"{LAYERS_WON[quoted]}", f"{r2:.4f}", f"{BEST_STEP_R2[quoted]:.4f}"]
+        lines.append([*line, ", ".join(f"{LABELS[solver]} {count}" for solver, count in won.items())])
+    header = ["model", "layers won by Richardson, ours", "paper", "R², ours", "paper", "layers won by each"]
+    return header, lines
+
+
+# Depth (figure 7: best-matching steps) --------------------------------------------------------------------------------
+
+
+def depth(found: Found) -> Artefact | None:
+    names = ["sphere-24", "sphere-24-v2"]
+    there = [name for name in names if name in found]
+    if not there:
+        return None
+    return Artefact(
+        name="steps-depth",
+        title="Twice as deep: best-matching steps of models with 24 layers (with Figure 7)",
+        caption=(
+            "The paper sees a linear trend for Richardson, clearest in the earlier layers. "
+            + steps_caption(found[there[-1]]) + lengths(there, found) + absent(names, found)
+        ),
+        config=config(there),
+        compute=lambda _: {name: found[name] for name in there},
+        draw=draw_side_by_side,
+        table=table_steps,
+        summary=summary_steps,
+        rooms=ROOMS,
+    )  # fmt: skip

@@ -1,0 +1,109 @@
+"""How much model does it take? Error and straightness against the number of heads and the width (figure 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from layerstep.paper.artefact import Artefact, Data
+from layerstep.paper.measured import ROOMS
+from layerstep.paper.style import BLUE, GREEN, ORANGE, figure
+from layerstep.paper.trained import Found, absent, config, lengths
+
+
+def twin(found: Found, others: Sequence[str]) -> str:
+    """The default model on the sphere that was trained as long as most of `others`: a fair column beside theirs."""
+    lengths = [found[name]["trained_steps"] for name in others if name in found]
+    usual = max(lengths, key=lengths.count) if lengths else None
+    candidates = [name for name in ("sphere", "sphere-fast") if name in found]
+    return next((name for name in candidates if found[name]["trained_steps"] == usual), "sphere")
+
+
+def heads(found: Found) -> Artefact | None:
+    return _capacity(
+        found,
+        [(1, "heads-1"), (2, "heads-2"), (4, "heads-4"), (8, "")],
+        name="heads",
+        axis="attention heads",
+        where="Figure 9a",
+        says="The paper: the error does not depend on the number of heads, and R² stays close to 1.",
+    )
+
+
+def width(found: Found) -> Artefact | None:
+    return _capacity(
+        found,
+        [(32, "width-32"), (64, "width-64"), (128, "width-128"), (256, ""), (512, "width-512")],
+        name="width",
+        axis="width of the model",
+        where="Figure 9b",
+        says="The paper: the error falls quickly with the width, then stays near exact kernel ridge regression.",
+    )
+
+
+def _capacity(found: Found, runs: list[tuple[int, str]], *, name: str, axis: str, where: str, says: str):
+    """Error of the model's own answer at n = 40, and R² of its best Richardson steps, against heads or width."""
+    own = [run for _, run in runs if run]
+    runs = [(size, run or twin(found, own)) for size, run in runs]
+    there = {str(size): run for size, run in runs if run in found}
+    if not any(run in found for run in own):
+        return None
+    return Artefact(
+        name=name,
+        title=f"Does it depend on the {axis}? ({where})",
+        caption=(
+            f"Models on the sphere that differ in the {axis} only. Left: mean squared error of the model's own answer "
+            "with 40 examples (whiskers: 95 % over prompts; all models see the same), and that of exact kernel ridge "
+            "regression. Right: how straight the line of best-matching Richardson steps is (R², layers 2 to 10). "
+            f"{says}{lengths(list(there.values()), found)}{absent([run for _, run in runs], found)}"
+        ),
+        config=config(list(there.values()), sizes=there, axis=axis),
+        compute=lambda _: {"axis": axis, "sizes": there, "models": {run: found[run] for run in there.values()}},
+        draw=draw_capacity,
+        table=table_capacity,
+        summary=summary_capacity,
+        rooms=ROOMS,
+    )
+
+
+def draw_capacity(data: Data) -> Figure:
+    sizes = np.array([int(size) for size in data["sizes"]])
+    models = [data["models"][run] for run in data["sizes"].values()]
+    with figure(9.6, 3.1) as fig:
+        left, right = fig.subplots(1, 2)
+        mse, error = (np.array([model[key][-1] for model in models]) for key in ("head_mse", "head_standard_error"))
+        left.errorbar(sizes, mse, 1.96 * error, color=BLUE, marker="o", capsize=2, label="transformer")
+        left.axhline(models[0]["krr"][-1], color=GREEN, linestyle="--", label="exact KRR")
+        left.set(ylabel="mean squared error, n = 40", ylim=(0, None))
+        left.legend()
+        r2 = [model["solvers"]["richardson"] for model in models]
+        value = np.array([found["r2"] for found in r2])
+        reach = [value - [found["r2_low"] for found in r2], [found["r2_high"] for found in r2] - value]
+        right.errorbar(sizes, value, np.maximum(reach, 0), color=ORANGE, marker="s", capsize=2)
+        right.set(ylabel="R² of best Richardson step", ylim=(min(0.5, value.min() - 0.1), 1.02))
+        for ax in (left, right):
+            ax.set(xscale="log", xlabel=data["axis"])
+            ax.set_xticks(sizes, [str(size) for size in sizes])
+            ax.minorticks_off()
+    return fig
+
+
+def table_capacity(data: Data) -> tuple[list[str], list[list[Any]]]:
+    lines = []
+    for size, run in data["sizes"].items():
+        model = data["models"][run]
+        r2 = model["solvers"]["richardson"]
+        mse = [model[key][-1] for key in ("head_mse", "head_standard_error", "krr")]
+        lines.append([size, run, model["trained_steps"], *mse, r2["r2"], r2["r2_low"], r2["r2_high"]])
+    header = ["run", "training_steps", "mse_n40", "standard_error", "krr_n40", "r2", "r2_low", "r2_high"]
+    return [data["axis"], *header], lines
+
+
+def summary_capacity(data: Data) -> tuple[list[str], list[list[str]]]:
+    lines = []
+    for size, run, steps, mse, _, krr, r2, low, high in table_capacity(data)[1]:
+        lines.append([size, run, f"{steps:,}", f"{mse:.4f}", f"{mse / krr:.3f}", f"{r2:.3f}", f"{low:.3f}–{high:.3f}"])
+    return [data["axis"], "run", "training steps", "error, n = 40", "over exact KRR", "R²", "95 % over prompts"], lines

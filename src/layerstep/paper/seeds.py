@@ -1,0 +1,72 @@
+"""The same training with other random seeds: what of a single run's numbers is chance."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from layerstep.paper.artefact import Artefact, Data
+from layerstep.paper.convergence import error_axis
+from layerstep.paper.measured import ROOMS
+from layerstep.paper.panels import LABELS, trajectory
+from layerstep.paper.runs import SEEDS
+from layerstep.paper.settings import TITLES
+from layerstep.paper.style import GREEN, SEED_COLORS, figure
+from layerstep.paper.trained import Found, config, lengths, steps_caption, table_steps
+from layerstep.solvers import PAPER_SOLVERS
+
+
+def seeds(found: Found) -> Artefact | None:
+    """The same run with other seeds: what of a single run's numbers is chance."""
+    there = [name for name in SEEDS if name in found]
+    if len(there) < 2:
+        return None
+    return Artefact(
+        name="seeds",
+        title="The same training, other random seeds (ours)",
+        caption=(
+            "Models on the sphere that differ in the seed of their first weights and prompts only. What moves between "
+            "them says how much of a single run's number is chance: where this range is wider than the one over "
+            "prompts, it is the one used in the table of numbers. "
+            + steps_caption(found[there[0]]) + lengths(there, found)
+        ),
+        config=config(there),
+        compute=lambda _: {name: found[name] for name in there},
+        draw=draw_seeds,
+        table=table_steps,
+        summary=summary_seeds,
+        rooms=ROOMS,
+    )  # fmt: skip
+
+
+def draw_seeds(data: Data) -> Figure:
+    with figure(10.5, 3.3) as fig:
+        left, right = fig.subplots(1, 2)
+        for color, (name, model) in zip(SEED_COLORS, data.items(), strict=False):
+            left.plot(model["layers"], model["layer_mse"][-1], color=color, marker="o", markersize=3, label=name)
+            words = f"{name}, R² = {model['solvers']['richardson']['r2']:.3f}"
+            trajectory(right, model, "richardson", label=words, color=color, dash="-")
+        left.axhline(next(iter(data.values()))["krr"][-1], color=GREEN, linestyle="--", label="exact KRR")
+        left.set(xlabel="layer")
+        error_axis(left)
+        left.legend()
+        right.set_title(f"{LABELS['richardson']}, {TITLES['sphere']}")
+        right.legend(loc="upper left")
+    return fig
+
+
+def summary_seeds(data: Data) -> tuple[list[str], list[list[str]]]:
+    def numbers(model: Data) -> dict[str, float]:
+        r2 = {LABELS[solver]: model["solvers"][solver]["r2"] for solver in PAPER_SOLVERS}
+        return {**r2, "won": model["won"]["richardson"], "ratio": model["head_mse"][-1] / model["krr"][-1]}
+
+    found = {name: numbers(model) for name, model in data.items()}
+    found["largest - smallest"] = {
+        key: max(each[key] for each in found.values()) - min(each[key] for each in found.values())
+        for key in next(iter(found.values()))
+    }
+    lines = [
+        [name, *(f"{each[key]:.3f}" if key != "won" else f"{each[key]:.0f}" for key in each)]
+        for name, each in found.items()
+    ]
+    names = [f"R², {LABELS[solver]}" for solver in PAPER_SOLVERS]
+    return ["model", *names, "layers won by Richardson", "error over exact KRR, n = 40"], lines

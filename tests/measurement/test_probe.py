@@ -71,6 +71,35 @@ def test_a_small_signal_on_a_large_mean_is_found_in_float32():
     assert (path.values[0] - prompts.target).square().mean().sqrt() < 0.02  # float32 keeps 1e-5 of 100
 
 
+def test_probes_and_paths_do_not_depend_on_threads_or_pieces():
+    model, prompts = small_gpt(), ls.sample(TASK, 40, seed=2)
+    count, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            fitted = probe(model, TASK, prompts=150, batch=40, seed=0)
+            found.append((torch.stack(fitted.weights), fitted.path(prompts).values))
+    finally:
+        torch.set_num_threads(count)
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    torch.testing.assert_close(fitted.path(prompts, batch=7).values, found[0][1], rtol=1e-12, atol=1e-12)
+
+
+def test_directions_far_below_the_largest_are_found_in_float32_states():
+    """Variances from 1 to 1e-6, the label in the smallest: products in float32 would not see it."""
+
+    class Spread(Planted):
+        def states(self, prompts):
+            y = prompts.y
+            large = torch.stack([prompts.x.sum(-1), y.square(), prompts.x[..., 0]], -1)
+            return [torch.cat([large, 1e-3 * y[..., None]], -1).float()] * 2
+
+    prompts = ls.sample(TASK, 8, seed=2)
+    path = probe(Spread(), TASK, prompts=2048, seed=0).path(prompts)
+    # The ridge of 1e-7 of the mean variance shrinks a direction of variance 1e-6 by about a tenth.
+    assert (path.values[0] - prompts.target).square().mean().sqrt() < 0.15
+
+
 def test_gradient_probes_approach_the_least_squares_probes():
     prompts = ls.sample(TASK, 64, seed=9)
     exact = probe(Planted(), TASK, prompts=64 * 400, batch=64, seed=0).path(prompts).values

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from layerstep.errors import FileError, InputError, require, require_choice, require_count
 from layerstep.files import provenance, read_tensors, write_tensors
 from layerstep.measurement.readers import GPTReader, Reader, digest_of, in_float64, reader_of
 from layerstep.tasks import Path, Prompts, Task, sample
+from layerstep.threads import pool
 from layerstep.training import GPT
 
 RIDGE = 1e-7  # of the mean variance of a coordinate
 #: Steps of `sample` that probes are fitted on: far from those of evaluation prompts with the same seed.
 FIRST_STEP = 2**40
+PIECE = 16  # prompts in a forward pass: its activations then stay in a core's cache
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,14 +35,17 @@ class Probes:
     weights: tuple[Float[Tensor, "W1"], ...]
     facts: dict[str, Any]
 
-    @torch.no_grad()
-    def path(self, prompts: Prompts, *, batch: int = 256) -> Path:
+    def path(self, prompts: Prompts, *, batch: int = PIECE) -> Path:
         """Predictions at x_{n+1} from n examples, n = 1..N; stage l is the site after block l."""
-        pieces = []
-        for start in range(0, prompts.B, batch):
+        require_count(batch=batch)
+
+        def read(start: int) -> Float[Tensor, "S b N"]:
             states = self.reader.states(prompts[start : start + batch])
-            pieces.append(torch.stack([self._read(s, w) for s, w in zip(states, self.weights, strict=True)]))
-        return Path(torch.cat(pieces, dim=1), list(self.reader.stages), self.facts.get("label", "model"))
+            return torch.stack([self._read(s, w) for s, w in zip(states, self.weights, strict=True)])
+
+        with _several(self.reader, read, range(0, prompts.B, batch)) as pieces:
+            values = torch.cat(list(pieces), dim=1)
+        return Path(values, list(self.reader.stages), self.facts.get("label", "model"))
 
     def self_check(self, prompts: Prompts, *, tolerance: float = 0.01) -> float:
         """Largest difference between this path and that of the model in float64 on the CPU, on 4 prompts."""
@@ -110,68 +118,120 @@ def probe(
     require_count(prompts=prompts, batch=batch)
     require_choice("method", method, ["least-squares", "gradient"])
     reader = reader_of(model)
-    fit = _least_squares if method == "least-squares" else _gradient
-    stream = _stream(reader, task, prompts, batch, seed, progress)
-    weights = fit(stream, lr, -(-prompts // batch))
+
+    def draw(index: int) -> Prompts:
+        return sample(task, min(batch, prompts - index * batch), seed, FIRST_STEP + index)
+
+    fit = _least_squares if method == "least-squares" else functools.partial(_gradient, lr=lr)
+    weights = fit(reader, draw, -(-prompts // batch), progress=progress or (lambda done: None))
     facts = {"task": task.to_dict(), "prompts": prompts, "seed": seed, "method": method, "label": label}
     facts["weights"] = digest_of(reader.model)
     return Probes(reader=reader, weights=tuple(w.cpu() for w in weights), facts=facts | {"provenance": provenance()})
 
 
-Stream = Iterator[tuple[list[Float[Tensor, "K W1"]], Float[Tensor, "K"]]]
+Draw = Callable[[int], Prompts]
 
 
-def _stream(reader: Reader, task: Task, prompts: int, batch: int, seed: int, progress) -> Stream:
-    """(states with a column of ones, labels) of one batch after another."""
-    for index, start in enumerate(range(0, prompts, batch)):
-        drawn = sample(task, min(batch, prompts - start), seed, FIRST_STEP + index)
-        with torch.no_grad():
-            states = [state.flatten(0, 1) for state in reader.states(drawn)]
-            ones = [torch.cat([state, torch.ones_like(state[:, :1])], dim=1) for state in states]
-        yield ones, drawn.y.flatten().to(ones[0])
-        if progress is not None:
-            progress(min(1.0, (start + batch) / prompts))
+@dataclass(kw_only=True)
+class Moments:
+    """Sums over the tokens of 1, y, h, y h and h hᵀ for the states h of one site, in float64.
 
-
-def _least_squares(stream: Stream, lr: float, steps: int) -> list[Float[Tensor, "W1"]]:
-    """(C + 1e-7 mean(diag C) I) w = c, C and c the covariances of states and labels; the intercept is not shrunk.
-
-    Second moments are summed in float64: residual streams have a mean a hundred times their smallest deviations, and
-    products in float32 would lose those.
+    The variances of a residual stream spread over ten orders of magnitude: products in float32, even of centred states,
+    would lose the smallest directions, and with them the first layers.
     """
-    moments: list[Tensor] = []
-    for states, labels in stream:
-        for index, h in enumerate(states):
-            h = h.double()
-            products = h.mT @ torch.cat([h, labels[:, None].double()], dim=1)
-            if index == len(moments):
-                moments.append(products)
-            else:
-                moments[index] += products
-    weights = []
-    for moment in moments:
-        count, mean = moment[-1, -2], moment[-1, :-2] / moment[-1, -2]
-        mean_label = moment[-1, -1] / count
-        C = moment[:-1, :-2] / count - torch.outer(mean, mean)
-        c = moment[:-1, -1] / count - mean * mean_label
+
+    count: int
+    y: Float[Tensor, ""]
+    h: Float[Tensor, "W"]
+    yh: Float[Tensor, "W"]
+    hh: Float[Tensor, "W W"]
+
+    @staticmethod
+    def of(h: Float[Tensor, "B M W"], y: Float[Tensor, "B M"]) -> Moments:
+        h, y = h.flatten(0, 1).double(), y.flatten().to(h.device, torch.float64)
+        half = h.shape[1] // 2  # a symmetric matrix: three quarters of the products are enough
+        upper, rest = h[:, :half].mT @ h, h[:, half:].mT @ h[:, half:]
+        hh = torch.cat([upper, torch.cat([upper[:, half:].mT, rest], dim=1)])
+        return Moments(count=len(y), y=y.sum(), h=h.sum(0), yh=y @ h, hh=hh)
+
+    def add(self, other: Moments) -> None:
+        self.count += other.count
+        for name in ("y", "h", "yh", "hh"):
+            getattr(self, name).add_(getattr(other, name))
+
+    def weights(self) -> Float[Tensor, "W1"]:
+        """(C + 1e-7 mean(diag C) I) w = c, C and c the covariances of states and labels; the mean is not shrunk."""
+        mean, mean_label = self.h / self.count, self.y / self.count
+        C = self.hh / self.count - torch.outer(mean, mean)
+        c = self.yh / self.count - mean * mean_label
         ridge = RIDGE * C.diagonal().mean() * torch.eye(len(C), dtype=C.dtype, device=C.device)
         w = torch.linalg.solve(C + ridge, c)
-        weights.append(torch.cat([w, (mean_label - mean @ w)[None]]))
-    return weights
+        return torch.cat([w, (mean_label - mean @ w)[None]])
 
 
-def _gradient(stream: Stream, lr: float, steps: int) -> list[Float[Tensor, "W1"]]:
+def _least_squares(reader: Reader, draw: Draw, batches: int, *, progress: Callable[[float], None]) -> list[Tensor]:
+    """The minimum itself, from second moments summed over the stream."""
+
+    def moments(index: int) -> list[Moments]:
+        prompts, sums = draw(index), []
+        for start in range(0, prompts.B, PIECE):
+            piece = prompts[start : start + PIECE]
+            of_sites = [Moments.of(state, piece.y) for state in reader.states(piece)]
+            sums = _added(sums, of_sites)
+        return sums
+
+    total: list[Moments] = []
+    with _several(reader, moments, range(batches)) as results:
+        for index, of_sites in enumerate(results):
+            total = _added(total, of_sites)
+            progress((index + 1) / batches)
+    return [sums.weights() for sums in total]
+
+
+def _added(total: list[Moments], more: list[Moments]) -> list[Moments]:
+    """The sums of every site with more added to them, in place."""
+    for sums, others in zip(total, more, strict=False):
+        sums.add(others)
+    return total or more
+
+
+def _gradient(
+    reader: Reader, draw: Draw, batches: int, *, progress: Callable[[float], None], lr: float
+) -> list[Float[Tensor, "W1"]]:
     """Adam on the mean squared error, all sites at once: they share no weights."""
     weights: list[Tensor] = []
     optimiser = None
-    for step, (states, labels) in enumerate(stream):
+    for step in range(batches):
+        prompts = draw(step)
+        with torch.no_grad():
+            states = [F.pad(state.flatten(0, 1), (0, 1), value=1.0) for state in reader.states(prompts)]
         if optimiser is None:
             weights = [torch.zeros(h.shape[1], dtype=h.dtype, device=h.device, requires_grad=True) for h in states]
             optimiser = torch.optim.Adam(weights, lr=lr)
         for group in optimiser.param_groups:
-            group["lr"] = lr * (1 - step / steps)
+            group["lr"] = lr * (1 - step / batches)
+        labels = prompts.y.flatten().to(states[0])
         loss = sum((h @ w - labels).square().mean() for h, w in zip(states, weights, strict=True))
         optimiser.zero_grad()
         loss.backward()  # type: ignore[union-attr]
         optimiser.step()
+        progress((step + 1) / batches)
     return [w.detach().double() for w in weights]
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@contextmanager
+def _several(reader: Reader, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Iterator[Result]]:
+    """work(item) for every item, in order. A GPT on a CPU does one item a core, which no busy core holds up.
+
+    Other models may keep state between calls: theirs run one by one. Either way the numbers are the same.
+    """
+    device = next(reader.model.parameters()).device if isinstance(reader, GPTReader) else None
+    if device is None or device.type != "cpu":
+        yield map(work, items)
+        return
+    with pool(device) as executor, closing(executor.map(work, items)) as results:  # type: ignore[type-var]
+        yield results  # closed when left early: what waits is cancelled

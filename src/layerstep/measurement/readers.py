@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -64,14 +65,11 @@ class GPTReader:
 
     @torch.no_grad()
     def states(self, prompts: Prompts) -> list[Tensor]:
-        stream = self.model(prompts, hidden=True)[1][:, :, ::2]
-        if not self.attention:
-            return list(stream)
-        with _recorded([self.model.get_submodule(f"blocks.{k}.attention") for k in range(len(stream) - 1)]) as outputs:
-            self.model(prompts)
-        states = [stream[0]]
-        for before, output, after in zip(stream[:-1], outputs, stream[1:], strict=True):
-            states += [before + output[:, ::2], after]
+        states = []
+        for x, block in itertools.zip_longest(self.model.stream(prompts), self.model.blocks):
+            states.append(x[:, ::2])
+            if self.attention and block is not None:
+                states.append((x + block.attention(block.norm1(x)))[:, ::2])  # type: ignore[operator]
         return states
 
 

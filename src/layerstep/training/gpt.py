@@ -6,6 +6,7 @@ Shapes: B prompts, T = 2(N+1) tokens, W width, H heads, h = W/H, L layers.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from jaxtyping import Float
@@ -80,19 +81,24 @@ class GPT(Pretrained, nn.Module):
 
         hidden=True adds the residual stream after the embedding and after every block, [L+1, B, T, W].
         """
+        stream = []
+        for x in self.stream(prompts):
+            stream = [*stream, x] if hidden else [x]
+        prediction = self.read_out(self.norm(stream[-1][:, ::2])).squeeze(-1)
+        return (prediction, torch.stack(stream)) if hidden else prediction
+
+    def stream(self, prompts: Prompts | Float[Tensor, "B T d"]) -> Iterator[Float[Tensor, "B T W"]]:
+        """The residual stream, one state at a time: after the embedding, then after every block."""
         tokens = self.tokens(prompts) if isinstance(prompts, Prompts) else prompts
         T = tokens.shape[1]
         require(tokens.shape[2] == self.d, "d", tokens.shape[2], f"{self.d}, as the model was built for")
         longest = f"at most {len(self.positions)}: the model holds N = {self.N} examples and a query"
         require(len(self.positions) >= T, "tokens", T, longest)
         x = self.read_in(tokens) + self.positions[:T]
-        stream = [x]
+        yield x
         for block in self.blocks:
             x = block(x)
-            if hidden:
-                stream.append(x)
-        prediction = self.read_out(self.norm(x[:, ::2])).squeeze(-1)
-        return (prediction, torch.stack(stream)) if hidden else prediction
+            yield x
 
     def tokens(self, prompts: Prompts) -> Float[Tensor, "B T d"]:
         """Prompts as this model's tokens, in its dtype and on its device."""

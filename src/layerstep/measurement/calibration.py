@@ -1,11 +1,13 @@
 """Calibration: judge every planted model, count right answers and false claims, set the threshold, write the record.
 
     python -m layerstep.measurement.calibration --jobs 2     # all seeds and laws; rewrites calibration.json
+    python -m layerstep.measurement.calibration --keep       # the test seeds only, with the limit as it is
     python -m layerstep.measurement.calibration --show       # the tables of the shipped record
 
 The V limit is set on one seed and the error rates are reported on two others, with other prompts, schedules,
 bandwidths, ridges and noise. Every inside model is judged twice: with the full library, and with its own class taken
-out, when the only right answer is not to claim.
+out, when the only right answer is not to claim. Beside the rule itself, the rates of three more answers are measured:
+the sub-verdict on row sums, the veto on what is not linear in the labels, and the rule on fewer sequences.
 """
 
 from __future__ import annotations
@@ -23,15 +25,20 @@ import torch
 
 from layerstep.files import provenance, write_json
 from layerstep.measurement.decision import IDENTIFIED, Judgement, Rule, decide, judge
-from layerstep.measurement.evidence import Instrument
+from layerstep.measurement.evidence import Evidence, Instrument
+from layerstep.measurement.identify import vetoed
+from layerstep.measurement.labels import LabelTests, label_tests
 from layerstep.measurement.library import Library
 from layerstep.measurement.panel import Planted, panel
 from layerstep.measurement.record import RECORD, read_record
+from layerstep.measurement.tables import show
+from layerstep.measurement.verdict import sub_verdict
 from layerstep.tasks import Task, sample
 
-VERSION = 1
+VERSION = 2
 LAWS = ("sphere", "uniform", "gaussian")
-CALIBRATION_SEED, TEST_SEEDS = 11, (16, 17)
+CALIBRATION_SEED, TEST_SEEDS = 11, (18, 19)
+FEWER = (32, 64, 128)  # sequences, on the first test seed
 V_LIMITS = (0.004, 0.006, 0.008, 0.01, 0.012, 0.015, 0.02, 0.03)
 
 
@@ -50,6 +57,9 @@ class Row:
     U: float
     V: float
     margin: float
+    vetoed: bool = False  # a claim that the test of linearity in the labels withdraws
+    row_sums: bool | None = None  # whether the planted model divides by row sums; None: its class does not ask
+    says: str | None = None  # of the sub-verdict: row sums, no row sums, undecided; None: not asked
 
     def claim(self, rule: Rule) -> str | None:
         """The class claimed under a rule."""
@@ -68,27 +78,44 @@ def judge_panel(
     parts: bool = True,
     instrument: Instrument | None = None,
 ) -> list[Row]:
-    """All judgements on one law and seed. parts=True adds windows of four layers and single layers, with noise."""
+    """All judgements on one law and seed. parts=True adds single layers, windows of four, and interventions.
+
+    "bent" noise is judged where it matters: for the veto.
+    """
     rule = rule or Rule()
     task = Task(inputs=law)
     prompts = sample(task, sequences, seed)
     instrument = instrument or Instrument.prepare(Library.build(prompts, task))
     rows: list[Row] = []
     for planted in panel(prompts, task, instrument.library.contexts, seed):
-        if not only(planted):
+        if not only(planted) or (planted.noise == "bent" and not parts):
             continue
         L = len(planted.values)
         evidence = instrument.collect(planted.values, torch.arange(1, L + 1, dtype=torch.float64))
 
-        def add(scope: str, truth: str | None, judged: Judgement, planted: Planted = planted) -> None:
+        tests = None
+        if parts and planted.noise in ("none", "bent"):
+            tests = label_tests(planted.rerun, prompts, task, evidence.layers, seed=seed)
+
+        def add(
+            scope: str,
+            truth: str | None,
+            judged: Judgement,
+            planted: Planted = planted,
+            evidence: Evidence = evidence,
+            tests: LabelTests | None = tests,
+        ) -> None:
             numbers = {"nearest": judged.nearest, "U": judged.U, "V": judged.V, "margin": judged.margin}
             about = {"name": planted.name, "group": planted.group, "noise": planted.noise, "law": law, "seed": seed}
-            rows.append(Row(scope=scope, truth=truth, **about, **numbers))
+            sub = sub_verdict(evidence, judged, seed) if planted.row_sums is not None else None
+            more = {"row_sums": planted.row_sums, "says": None if sub is None else sub.answer}
+            withdrawn = tests is not None and vetoed(judged, tests)
+            rows.append(Row(scope=scope, truth=truth, vetoed=withdrawn, **about, **numbers, **more))
 
         add("overall", planted.solver, judge(evidence, rule, seed=seed))
         if planted.group == "inside" and planted.solver is not None:
             add("removed", None, judge(evidence, rule, without=[planted.solver], seed=seed))
-        if parts and planted.noise != "none":
+        if parts and planted.noise in ("iid", "clutter"):
             for first in range(0, L, 4):
                 truths = set(planted.truth[first : first + 4])
                 truth = planted.truth[first] if len(truths) == 1 else None
@@ -102,7 +129,7 @@ def count(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
     """Per scope: inside right / wrong / of; false: claims where the truth is outside, or of another class."""
     out: dict[str, Any] = {}
     for scope in ("overall", "window", "layer"):
-        judged = [row for row in rows if row.scope == scope and row.group != "borderline"]
+        judged = [row for row in rows if row.scope == scope and row.group != "borderline" and row.noise != "bent"]
         inside = [row for row in judged if row.truth is not None]
         outside = [row for row in judged if row.truth is None]
         claims = [row.claim(rule) for row in inside]
@@ -112,13 +139,45 @@ def count(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
             "inside": {"right": right, "wrong": wrong, "of": len(inside)},
             "outside": {"claims": sum(row.claim(rule) is not None for row in outside), "of": len(outside)},
         }
-    removed = [row for row in rows if row.scope == "removed"]
+    removed = [row for row in rows if row.scope == "removed" and row.noise != "bent"]
     overall = out["overall"]
     overall["removed"] = {"claims": sum(row.claim(rule) is not None for row in removed), "of": len(removed)}
     overall["false"] = {
         "claims": overall["outside"]["claims"] + overall["removed"]["claims"],
         "of": overall["outside"]["of"] + overall["removed"]["of"],
     }
+    return out
+
+
+def count_vetoes(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
+    """Claims the veto withdraws, right ones (a loss) and false ones (a gain), where the model was re-run."""
+    judged = [row for row in rows if row.scope in ("overall", "removed") and row.group != "borderline"]
+    out: dict[str, Any] = {}
+    for noise in ("none", "bent"):
+        claims = [row for row in judged if row.noise == noise and row.claim(rule) not in (None, "cg")]
+        right = [row for row in claims if row.claim(rule) == row.truth]
+        false = [row for row in claims if row.claim(rule) != row.truth]
+        out[noise] = {
+            word: {"withdrawn": sum(row.vetoed for row in these), "of": len(these)}
+            for word, these in (("right", right), ("false", false))
+        }
+    return out
+
+
+def count_row_sums(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
+    """The sub-verdict where the class is rightly claimed: right, wrong, undecided."""
+    out = {}
+    for scope in ("overall", "layer"):
+        asked = [row for row in rows if row.scope == scope and row.says and row.claim(rule) == row.truth]
+        answers = {True: "row sums", False: "no row sums"}
+        right = sum(row.says == answers[bool(row.row_sums)] for row in asked)
+        undecided = sum(row.says == "undecided" for row in asked)
+        out[scope] = {
+            "right": right,
+            "wrong": len(asked) - right - undecided,
+            "undecided": undecided,
+            "of": len(asked),
+        }
     return out
 
 
@@ -137,6 +196,8 @@ def confusion(rows: Sequence[Row], rule: Rule) -> dict[str, dict[str, int]]:
     """Answers by planted model, over all layers: the class claimed, or none; also with its own class left out."""
     table: dict[str, Counter] = defaultdict(Counter)
     for row in rows:
+        if row.noise == "bent":
+            continue
         if row.scope == "overall":
             table[row.name][row.claim(rule) or "none"] += 1
         elif row.scope == "removed":
@@ -151,21 +212,31 @@ def calibrate(
     test_seeds: Sequence[int] = TEST_SEEDS,
     sequences: int = 256,
     jobs: int = 1,
+    kept: dict[str, Any] | None = None,
     progress: Callable[[str], None] = print,
 ) -> dict[str, Any]:
-    """The whole procedure; the record it returns is what `identify` reads its thresholds and error rates from."""
-    rows: dict[int, list[Row]] = defaultdict(list)
+    """The whole procedure; the record it returns is what `identify` reads its thresholds and error rates from.
+
+    kept: an earlier record, whose limit and whose counts on the calibration seed stay; only the test seeds are run.
+    """
+    rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
     start = time.time()
-    work = [(law, seed, sequences) for seed in (calibration_seed, *test_seeds) for law in laws]
+    seeds = test_seeds if kept else (*test_seeds, calibration_seed)
+    work = [(law, seed, sequences) for seed in seeds for law in laws]
+    work += [(law, test_seeds[0], few) for few in FEWER for law in laws]
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for (law, seed, _), judged in zip(work, pool.map(_judge_panel, work), strict=True):
-            rows[seed] += judged
-            progress(f"seed {seed}, {law}: {len(judged)} judgements, {time.time() - start:.0f} s")
-    rule = choose_limit(rows[calibration_seed], Rule())
-    test = [row for seed in test_seeds for row in rows[seed]]
-    inside = [row.V for row in test if row.scope == "overall" and row.group == "inside"]
-    others = [row for row in test if row.nearest is not None and row.group != "borderline"]
-    outside = [row.V for row in others if row.scope == "removed" or (row.scope == "overall" and row.group == "outside")]
+        for (law, seed, few), judged in zip(work, pool.map(_judge_panel, work), strict=True):
+            rows[seed, few] += judged
+            progress(f"seed {seed}, {law}, {few} sequences: {len(judged)} judgements, {time.time() - start:.0f} s")
+    if kept:
+        rule, calibration = Rule(**kept["rule"]), kept["calibration"]
+    else:
+        rule = choose_limit(rows[calibration_seed, sequences], Rule())
+        calibration = count(rows[calibration_seed, sequences], rule)
+    test = [row for seed in test_seeds for row in rows[seed, sequences]]
+    judged = [row for row in test if row.nearest is not None and row.group != "borderline" and row.noise != "bent"]
+    inside = [row.V for row in judged if row.scope == "overall" and row.group == "inside"]
+    outside = [row.V for row in judged if row.scope == "removed" or (row.scope == "overall" and row.group == "outside")]
     task = Task()
     return {
         "version": VERSION,
@@ -179,8 +250,11 @@ def calibrate(
             "laws": list(laws),
         },
         "seeds": {"calibration": calibration_seed, "test": list(test_seeds)},
-        "calibration": count(rows[calibration_seed], rule),
+        "calibration": calibration,
         "test": count(test, rule),
+        "vetoes": count_vetoes(test, rule),
+        "row_sums": count_row_sums(test, rule),
+        "fewer": {few: count(rows[test_seeds[0], few], rule)["overall"] for few in FEWER},
         "by_law": {law: count([row for row in test if row.law == law], rule)["overall"] for law in laws},
         "limits": {f"{v:g}": count(test, replace(rule, v_limit=v))["overall"] for v in V_LIMITS},
         "confusion": confusion(test, rule),
@@ -196,48 +270,10 @@ def calibrate(
     }
 
 
-def show(record: dict[str, Any]) -> str:
-    """The record as the tables of the documentation."""
-    lines = ["| | calibration seed | test seeds |", "|---|---|---|"]
-    names = {"inside": "inside: right class", "removed": "own class left out: claims", "outside": "outside: claims"}
-    pair = [record[part]["overall"] for part in ("calibration", "test")]
-    for key, words in (names | {"false": "**all false claims**"}).items():
-        cells = [f"{part[key].get('right', part[key].get('claims'))} of {part[key]['of']}" for part in pair]
-        lines.append(f"| {words} | {cells[0]} | {cells[1]} |")
-    lines.append(f"| inside: wrong class | {pair[0]['inside']['wrong']} | {pair[1]['inside']['wrong']} |")
-    for scope, words in (("window", "four layers"), ("layer", "one layer")):
-        parts = [record[part][scope] for part in ("calibration", "test")]
-        right = [f"{part['inside']['right']} of {part['inside']['of']}" for part in parts]
-        wrong = [
-            f"{part['inside']['wrong'] + part['outside']['claims']} of {part['inside']['of'] + part['outside']['of']}"
-            for part in parts
-        ]
-        lines += [
-            f"| {words}: right class | {right[0]} | {right[1]} |",
-            f"| {words}: false | {wrong[0]} | {wrong[1]} |",
-        ]
-    lines += ["", "| V limit (test seeds) | right | false claims |", "|---|---|---|"]
-    for limit, counts in record["limits"].items():
-        inside, false = counts["inside"], counts["false"]
-        mark = "**" if float(limit) == record["rule"]["v_limit"] else ""
-        cells = f"{inside['right']} of {inside['of']} | {false['claims']} of {false['of']}"
-        lines.append(f"| {mark}{limit}{mark} | {cells} |")
-    quantiles = record["V_quantiles"]
-    shown = {key: ", ".join(f"{name} {value:.4f}" for name, value in part.items()) for key, part in quantiles.items()}
-    lines += ["", f"V inside: {shown['inside']}. V outside or with the own class left out: {shown['outside']}."]
-    lines += ["", "| planted model | answers (test seeds) |", "|---|---|"]
-    for name, counts in record["confusion"].items():
-        answers = ", ".join(
-            f"{answer} {number}" for answer, number in sorted(counts.items(), key=lambda item: -item[1])
-        )
-        lines.append(f"| {name} | {answers} |")
-    return "\n".join(lines)
-
-
 def _judge_panel(work: tuple[str, int, int]) -> list[Row]:
     torch.set_num_threads(1)
     law, seed, sequences = work
-    return judge_panel(law, seed, sequences=sequences)
+    return judge_panel(law, seed, sequences=sequences, parts=sequences not in FEWER)
 
 
 def _q(*levels: float) -> torch.Tensor:
@@ -249,12 +285,14 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=256)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--out", default=str(RECORD))
+    parser.add_argument("--keep", action="store_true", help="keep the shipped limit: run the test seeds only")
     parser.add_argument("--show", action="store_true", help="print the tables of the shipped record, run nothing")
     arguments = parser.parse_args()
     if arguments.show:
         print(show(read_record()))
         return
-    write_json(arguments.out, calibrate(sequences=arguments.sequences, jobs=arguments.jobs))
+    kept = read_record() if arguments.keep else None
+    write_json(arguments.out, calibrate(sequences=arguments.sequences, jobs=arguments.jobs, kept=kept))
 
 
 if __name__ == "__main__":

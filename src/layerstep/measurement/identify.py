@@ -73,8 +73,9 @@ def identify(
     windows = range(L - WINDOW + 1) if L > WINDOW else range(0)
     ranges = tuple(judge(evidence, rule, layers=range(first, first + WINDOW), seed=seed) for first in windows)
     tests = None if rerun is None else label_tests(rerun, prompts, task, evidence.layers, seed=seed)
-    if tests is not None:
-        overall = _veto(overall, tests, evidence)
+    if tests is not None and vetoed(overall, tests):
+        reason = f"{overall.solver} fits, but half of the usable layers or more are not linear in the labels, as it is"
+        overall = replace(overall, answer=NONE, solver=None, reason=reason)
     return Verdict(
         overall=overall,
         layers=layers,
@@ -153,11 +154,8 @@ def _names(layers: Float[Tensor, "K"]) -> str:
     return f"layers {shown}{', ...' if len(layers) > 8 else ''}"
 
 
-def _veto(overall: Judgement, tests: LabelTests, evidence: Evidence) -> Judgement:
+def vetoed(judgement: Judgement, tests: LabelTests) -> bool:
     """A solver that is linear in the labels (all but CG) is not claimed when half of the usable layers are not."""
-    usable = torch.isin(evidence.layers, torch.tensor(overall.usable, dtype=torch.float64))
+    usable = torch.isin(tests.layers, torch.tensor(judgement.usable, dtype=torch.float64))
     bent = int((tests.additivity[usable] > NONLINEAR).sum())
-    if overall.answer == IDENTIFIED and overall.solver != "cg" and 2 * bent >= int(usable.sum()):
-        reason = f"{overall.solver} fits, but {bent} usable layers are not linear in the labels, as it is"
-        return replace(overall, answer=NONE, solver=None, reason=reason)
-    return overall
+    return judgement.answer == IDENTIFIED and judgement.solver != "cg" and 2 * bent >= int(usable.sum())

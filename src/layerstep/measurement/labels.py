@@ -22,7 +22,7 @@ class LabelTests:
     additivity: rms[Q(y12) - (Q(y1) + Q(y2)) / √2] / rms[P(y12) - KRR(y12)], Q = P - P(0), y12 = (y1 + y2) / √2. The √2
     keeps y12 in distribution. 0 for every solver with fixed coefficients; the nonlinear share of the squared
     distance to KRR is a² / 2. oddness: rms[(P(y) + P(-y)) / 2] / rms P. at_zero: rms P(0).
-    order: rms change of the last prediction when the context is permuted, over rms[P - KRR].
+    order: rms change of the prediction at n = N when the context is permuted, over rms[P - KRR]; NaN without n = N.
     """
 
     layers: Float[Tensor, "L"]
@@ -36,7 +36,10 @@ class LabelTests:
 def label_tests(
     rerun: Callable[[Prompts], Path], prompts: Prompts, task: Task, layers: Float[Tensor, "L"], *, seed: int
 ) -> LabelTests:
-    """Run the model on y1, y2, (y1 + y2) / √2, 0, -y1 and on a permuted context, with the inputs of `prompts`."""
+    """Run the model on y1, y2, (y1 + y2) / √2, 0, -y1 and on a permuted context, with the inputs of `prompts`.
+
+    `rerun` gives a path at the same contexts each time: all of them, or some.
+    """
     prompts = prompts.to(torch.float64, "cpu")
     random = np.random.default_rng(seed)
     K = task.gram(prompts.x, prompts.x)
@@ -45,27 +48,31 @@ def label_tests(
     y1, y2 = (root @ draw).squeeze(-1)
     both = Prompts(prompts.x, (y1 + y2) / 2**0.5)
 
-    def run(x: Tensor, y: Tensor) -> Tensor:
+    def run(x: Tensor, y: Tensor) -> Path:
         path = rerun(Prompts(x, y))
-        require(path.N == prompts.N, "rerun", f"{path.N} context lengths", f"a path with all {prompts.N}")
+        within = path.B == prompts.B and int(path.contexts.max()) <= prompts.N
+        require(within, "rerun", f"{path.B} x {path.N} predictions", "a path on the prompts it is given")
         keep = torch.isin(path.stages, layers)
         require(
             int(keep.sum()) == len(layers), "rerun", f"stages {path.stages.tolist()}", "a path with the same stages"
         )
-        return path.values[keep].to("cpu", torch.float64)
+        return Path(path.values[keep].to("cpu", torch.float64), layers, path.label, path.contexts)
 
-    p1, p2, p12, zero, odd = (run(prompts.x, y) for y in (y1, y2, both.y, torch.zeros_like(y1), -y1))
+    paths = [run(prompts.x, y) for y in (y1, y2, both.y, torch.zeros_like(y1), -y1)]
+    contexts = paths[0].contexts
+    p1, p2, p12, zero, odd = (path.values for path in paths)
     defect = (p12 - zero) - ((p1 - zero) + (p2 - zero)) / 2**0.5
     shuffle = torch.from_numpy(random.permutation(prompts.N))
     order = torch.cat([shuffle, torch.tensor([prompts.N])])
-    moved = run(prompts.x[:, order], both.y[:, order])[..., -1] - p12[..., -1]
-    away = p12 - exact(both, task)
+    away = p12 - exact(both, task)[:, contexts - 1]
+    whole = contexts == prompts.N
+    moved = run(prompts.x[:, order], both.y[:, order]).values[..., whole] - p12[..., whole]
     return LabelTests(
         layers=layers,
         additivity=_rms(defect) / _rms(away).clamp_min(1e-12),
         oddness=_rms((p1 + odd) / 2) / _rms(p1).clamp_min(1e-12),
         at_zero=_rms(zero),
-        order=_rms(moved.unsqueeze(-1)) / _rms(away[..., -1:]).clamp_min(1e-12),
+        order=_rms(moved) / _rms(away[..., whole]).clamp_min(1e-12),
     )
 
 

@@ -6,15 +6,20 @@ Each takes the prompts and a random generator and gives twelve layers, most of t
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from layerstep.measurement.probe import Probes, probe
 from layerstep.measurement.world import World
 from layerstep.solvers import SOLVERS, HeavyBall, RecursiveKRR
 from layerstep.solvers.system import System
+from layerstep.tasks import Task
+from layerstep.training import GPT, Model, Run, train
 
 Values = Float[Tensor, "L B C"]
 LAYERS = np.arange(1, 13)
@@ -174,15 +179,26 @@ def _relaxed_boost(world: World, random: np.random.Generator) -> Values:
     return world.each(predict)
 
 
-def _untrained(world: World, random: np.random.Generator) -> Values:
-    """Linear probes of a transformer with random weights."""
-    from layerstep.measurement.probe import probe
-    from layerstep.training import GPT, Model
+@cache
+def _probed(task: Task, layers: int, steps: int, seed: int) -> Probes:
+    """Linear probes of a small transformer after so many steps of training."""
+    model = Model(layers=layers, heads=4, width=64)
+    gpt = GPT(model, d=task.d, N=task.N).initialise(seed)
+    if steps:
+        rate = {"lr": 2e-3, "lr_final": 1e-4, "warmup": 50, "curriculum_every": 0}
+        run = Run(task=task, model=model, steps=steps, batch=32, seed=seed, **rate)
+        with TemporaryDirectory() as folder:
+            gpt = train(run, folder, device="cpu", snapshots=(), checkpoint_seconds=1e9)
+    return probe(gpt, task, prompts=2048, seed=seed)
 
-    model = GPT(Model(layers=12, heads=4, width=64), d=world.prompts.d, N=world.prompts.N)
-    model.initialise(int(random.integers(2**31)))
-    path = probe(model, world.task, prompts=2048, seed=int(random.integers(2**31))).path(world.prompts)
-    return path.values[1:][:, :, [n - 1 for n in world.contexts]].double()
+
+def _network(layers: int, fewest: int, most: int):
+    def make(world: World, random: np.random.Generator) -> Values:
+        steps, seed = int(random.integers(fewest, most + 1)), int(random.integers(2**31))
+        path = _probed(world.task, layers, steps, seed).path(world.prompts)
+        return path.values[1:][:, :, [n - 1 for n in world.contexts]].double()
+
+    return make
 
 
 NOBODY = (None,) * 12
@@ -207,7 +223,9 @@ OUTSIDE = (
     ("a model that ignores the labels", NOBODY, _blind),
     ("shrunken richardson", NOBODY, _shrunken_richardson),
     ("over-relaxed boosting", NOBODY, _relaxed_boost),
-    ("untrained transformer, probed", NOBODY, _untrained),
+    ("untrained transformer, probed", NOBODY, _network(12, 0, 0)),
+    # What such a network computes nobody wrote down. It is no step of a solver: nothing in training asks for one yet.
+    ("lightly trained transformer, probed", NOBODY, _network(4, 200, 500)),
 )
 
 

@@ -7,8 +7,10 @@ no class of the library made it.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,7 +21,7 @@ from layerstep.construction import construct
 from layerstep.measurement.outsiders import BORDERLINE, OUTSIDE
 from layerstep.measurement.world import World
 from layerstep.solvers import SOLVERS, Richardson, Solver
-from layerstep.tasks import Prompts, Task
+from layerstep.tasks import Path, Prompts, Task
 
 L = 12
 
@@ -33,6 +35,8 @@ class Planted:
     truth: tuple[str | None, ...]
     noise: str
     values: Float[Tensor, "L B C"]
+    rerun: Callable[[Prompts], Path]  # the same model on other labels
+    row_sums: bool | None  # whether it divides by row sums; None where its class does not say
 
     @property
     def solver(self) -> str | None:
@@ -41,6 +45,7 @@ class Planted:
 
 
 Schedule = Callable[[np.random.Generator], np.ndarray]
+Maker = Callable[[World, np.random.Generator], Float[Tensor, "L B C"]]
 
 
 def _linear(low: float, high: float) -> Schedule:
@@ -112,25 +117,41 @@ CONSTRUCTED = (
     ("transformer, compact scheme, eta = 1/N", "richardson-fixed", {"scheme": "compact", "eta": 1 / 40}),
 )
 
+#: Which planted models of the classes richardson and cg divide by row sums. Newton-Schulz starts from I / eig_max.
+ROW_SUMS = {
+    name: getattr(solver, "preconditioner", "none") == "row-sum"
+    for name, kind, solver, _ in INSIDE
+    if kind in ("richardson", "cg")
+} | {"transformer, exact scheme, eta = 1": True}
+
 
 def panel(prompts: Prompts, task: Task, contexts: Sequence[int], seed: int) -> Iterator[Planted]:
-    """Every planted model, clean and with noise; (seed, index of the model) decides what is drawn."""
+    """Every planted model, clean and with noise; (seed, name of the model) decides what is drawn."""
     world = World(prompts=prompts.to(torch.float64, "cpu"), task=task, contexts=tuple(contexts))
-    makers: list[tuple[str, str, tuple[str | None, ...], Callable]] = []
+    makers: list[tuple[str, str, tuple[str | None, ...], Maker]] = []
     for name, kind, solver, schedule in INSIDE:
         makers.append((name, "inside", (kind,) * L, _solver_maker(solver, schedule)))
     for name, kind, arguments in CONSTRUCTED:
-        if arguments["scheme"] == "exact" and task.inputs != "sphere":
-            continue  # slow, and the same solver: once is enough
         makers.append((name, "inside", (kind,) * L, _transformer_maker(arguments)))
     for group, table in (("outside", OUTSIDE), ("borderline", BORDERLINE)):
         makers += [(name, group, truth, make) for name, truth, make in table]
-    for index, (name, group, truth, make) in enumerate(makers):
-        random = np.random.default_rng([seed, index])
-        values = make(world, random)
-        for noise in ("none", random.choice(["iid", "clutter"])):
-            noisy = values + _noise(noise, world, values, random)
-            yield Planted(name=name, group=group, truth=truth, noise=str(noise), values=noisy)
+    for name, group, truth, make in makers:
+        key = [seed, zlib.crc32(name.encode())]
+        kinds = ["none", str(np.random.default_rng([*key, 1]).choice(["iid", "clutter"]))]
+        values = make(world, np.random.default_rng(key))
+        about = {"name": name, "group": group, "truth": truth, "row_sums": ROW_SUMS.get(name)}
+        for noise in kinds + ["bent"] * (group == "inside"):
+            noisy = values + _noise(noise, world, values, key)
+            rerun = partial(_rerun, world, make, key, noise)
+            yield Planted(**about, noise=noise, values=noisy, rerun=rerun)
+
+
+def _rerun(world: World, make: Maker, key: list[int], noise: str, prompts: Prompts) -> Path:
+    """The planted model of `key` on other prompts, of the same shape."""
+    world = replace(world, prompts=prompts.to(torch.float64, "cpu"))
+    values = make(world, np.random.default_rng(key))
+    values = values + _noise(noise, world, values, key)
+    return Path(values, range(1, len(values) + 1), "planted", world.contexts)
 
 
 def nuisance(task: Task, random: np.random.Generator) -> Task:
@@ -170,13 +191,18 @@ def _transformer_maker(arguments: dict):
     return make
 
 
-def _noise(kind: str, world: World, values: Float[Tensor, "L B C"], random: np.random.Generator) -> Tensor:
-    """iid: normal, variance .002 to .0075. clutter: as large, a random linear function of the labels."""
+def _noise(kind: str, world: World, values: Float[Tensor, "L B C"], key: list[int]) -> Tensor:
+    """iid: normal, variance .002 to .0075. clutter, bent: as large, a random function of the labels, linear or not."""
     if kind == "none":
         return torch.zeros_like(values)
+    random = np.random.default_rng([*key, 2])
     std = float(np.sqrt(random.uniform(0.002, 0.0075)))
     if kind == "iid":
         return std * torch.from_numpy(random.standard_normal(values.shape))
     coefficients = torch.from_numpy(random.standard_normal((len(values), *world.prompts.y.shape)))
     sums = (coefficients * world.prompts.y).cumsum(-1)[..., [n - 1 for n in world.contexts]]
-    return std * sums / torch.tensor(world.contexts).sqrt()
+    sums = sums / torch.tensor(world.contexts).sqrt()  # of about unit variance, as the labels
+    if kind == "clutter":
+        return std * sums
+    phase = torch.from_numpy(random.uniform(0, 2 * np.pi, (len(values), len(world.prompts.y), 1)))
+    return std * 2**0.5 * (2.5 * sums + phase).sin()

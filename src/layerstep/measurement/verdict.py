@@ -50,6 +50,10 @@ class SubVerdict:
     difference: float
     interval: tuple[float, float]
 
+    @property
+    def answer(self) -> str:
+        return {True: "row sums", False: "no row sums", None: "undecided"}[self.row_sums]
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Verdict:

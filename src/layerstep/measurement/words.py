@@ -80,9 +80,8 @@ def _layers(verdict: Verdict) -> Iterator[str]:
 def _extras(verdict: Verdict) -> Iterator[str]:
     sub = verdict.preconditioner
     if sub is not None:
-        word = {True: "row sums", False: "no row sums", None: "undecided"}[sub.row_sums]
         low, high = sub.interval
-        yield f"  preconditioner: {word} (score without - with: {sub.difference:.4f} [{low:.4f}, {high:.4f}])"
+        yield f"  preconditioner: {sub.answer} (score without - with: {sub.difference:.4f} [{low:.4f}, {high:.4f}])"
     if verdict.slopes is not None:
         s = verdict.slopes
         middle = s.g.shape[1] // 2

@@ -6,12 +6,14 @@ import pytest
 import torch
 
 import layerstep as ls
-from layerstep.measurement.calibration import Row, choose_limit, count, judge_panel, show
+from layerstep.measurement.calibration import Row, choose_limit, count, count_row_sums, count_vetoes, judge_panel
 from layerstep.measurement.decision import Rule
+from layerstep.measurement.labels import label_tests
 from layerstep.measurement.library import CLASSES, default_contexts
 from layerstep.measurement.outsiders import OUTSIDE
-from layerstep.measurement.panel import CONSTRUCTED, INSIDE
+from layerstep.measurement.panel import CONSTRUCTED, INSIDE, ROW_SUMS, panel
 from layerstep.measurement.record import read_record
+from layerstep.measurement.tables import show
 
 
 def test_the_panel_has_every_class_and_enough_outsiders():
@@ -21,8 +23,6 @@ def test_the_panel_has_every_class_and_enough_outsiders():
 
 
 def test_planted_models_are_drawn_by_seed():
-    from layerstep.measurement.panel import panel
-
     task = ls.Task(inputs="uniform", N=12)
     prompts = ls.sample(task, 4, seed=0)
 
@@ -33,9 +33,37 @@ def test_planted_models_are_drawn_by_seed():
     assert not torch.equal(first(1), first(2))
 
 
-def row(scope, truth, V, nearest="gd"):
-    about = {"name": "m", "group": "inside" if truth else "outside", "noise": "none", "law": "sphere", "seed": 0}
-    return Row(scope=scope, truth=truth, nearest=nearest, U=0.1, V=V, margin=0.1, **about)
+def test_a_planted_model_can_be_run_again_on_other_labels():
+    task = ls.Task(inputs="uniform", N=12)
+    prompts = ls.sample(task, 40, seed=0)
+    found = {}
+    for planted in panel(prompts, task, default_contexts(12), seed=3):
+        if planted.name in ("richardson, linear", "cg", "tanh of richardson"):
+            assert torch.equal(planted.rerun(prompts).values, planted.values)
+            layers = torch.arange(1, len(planted.values) + 1, dtype=torch.float64)
+            tests = label_tests(planted.rerun, prompts, task, layers, seed=0)
+            found[planted.name, planted.noise] = tests.additivity
+        if planted.name == "tanh of richardson" and planted.noise != "none":
+            break  # the transformers come later
+    # iid noise does not follow the labels, clutter does so linearly: Richardson stays linear in them.
+    for (name, noise), additivity in found.items():
+        if name == "richardson, linear" and noise != "bent":
+            assert additivity.max() < 1e-9
+        else:
+            assert additivity.max() > 0.05, (name, noise)
+
+
+def test_the_panel_knows_who_divides_by_row_sums():
+    assert ROW_SUMS["richardson, half steps"]
+    assert ROW_SUMS["cg with row sums"]
+    assert not ROW_SUMS["cg"]
+    assert not ROW_SUMS["newton-schulz"]
+    assert "gd, linear" not in ROW_SUMS
+
+
+def row(scope, truth, V, nearest="gd", noise="none", **more):
+    about = {"name": "m", "group": "inside" if truth else "outside", "noise": noise, "law": "sphere", "seed": 0}
+    return Row(scope=scope, truth=truth, nearest=nearest, U=0.1, V=V, margin=0.1, **about, **more)
 
 
 def test_the_limit_with_the_fewest_mistakes_is_chosen():
@@ -49,6 +77,23 @@ def test_counts_separate_right_wrong_and_false():
     counts = count(rows, Rule())["overall"]
     assert counts["inside"] == {"right": 1, "wrong": 1, "of": 3}
     assert counts["false"] == {"claims": 2, "of": 2}
+
+
+def test_vetoes_are_losses_or_gains():
+    rows = [row("overall", "gd", 0, vetoed=True), row("overall", "gd", 0), row("overall", "gd", 1, vetoed=True)]
+    rows += [row("removed", None, 0, vetoed=True), row("overall", "cg", 0, nearest="cg"), row("layer", "gd", 0)]
+    rows += [row("overall", "gd", 0, noise="bent", vetoed=True), row("overall", "gd", 0, noise="iid", vetoed=True)]
+    counts = count_vetoes(rows, Rule())
+    assert counts["none"] == {"right": {"withdrawn": 1, "of": 2}, "false": {"withdrawn": 1, "of": 1}}
+    assert counts["bent"] == {"right": {"withdrawn": 1, "of": 1}, "false": {"withdrawn": 0, "of": 0}}
+    assert count(rows, Rule())["overall"]["inside"]["of"] == 5  # bent noise is for the veto alone
+
+
+def test_row_sums_are_counted_where_the_class_is_right():
+    kinds = [("row sums", True), ("no row sums", True), ("undecided", False), ("no row sums", False)]
+    rows = [row("overall", "cg", 0, nearest="cg", says=says, row_sums=truth) for says, truth in kinds]
+    rows.append(row("overall", "gd", 0, nearest="cg", says="row sums", row_sums=True))
+    assert count_row_sums(rows, Rule())["overall"] == {"right": 2, "wrong": 1, "undecided": 1, "of": 4}
 
 
 def test_the_shipped_record_meets_its_targets():

@@ -104,4 +104,6 @@ def test_a_written_network_is_judged_from_its_file(tmp_path, capsys):
     assert main(["construct", "--d", "3", "--N", "8", "--lam", "0.01", "--L", "12", "--save", save, "--json"]) == 0
     capsys.readouterr()
     assert main(["identify", save, "--sequences", "64", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["solver"] == "chebyshev"
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["solver"] == "chebyshev"
+    assert max(verdict["label_tests"]["additivity"]) < 1e-6

@@ -176,6 +176,17 @@ def test_interventions_tell_linear_from_nonlinear(prompts, instrument):
     assert bent.additivity.min() > 0.3
     assert bent.oddness.max() < 1e-9
     assert label_tests(run("causal-boost"), few, TASK, layers, seed=0).order[1:].min() > 0.05
+    # Some contexts are enough; without n = N there is nothing to say about order.
+    for contexts, known in (([3, 40], True), ([3, 20], False)):
+        some = label_tests(
+            lambda given, n=contexts: ls.solve(ls.Richardson(), given, TASK, range(1, 6), contexts=n),
+            few,
+            TASK,
+            layers,
+            seed=0,
+        )
+        assert some.additivity.max() < 1e-9
+        assert bool(some.order.isfinite().all()) is known
     # A path that looks like Richardson on these labels, from a model that is not linear in them: no claim.
     honest = planted(prompts, "richardson", std=0)
     verdict = identify(honest, prompts, TASK, instrument=instrument, rerun=run("cg"))

@@ -63,7 +63,8 @@ def run(
             path,
             prompts,
             law,
-            rerun=rerun if interventions and path.N == prompts.N else None,
+            # A network with the one context N has bounds on its labels, which other labels may pass.
+            rerun=rerun if interventions and path.N > 1 else None,
             seed=seed,
             progress=show,
         )

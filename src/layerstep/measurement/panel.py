@@ -151,7 +151,7 @@ def _rerun(world: World, make: Maker, key: list[int], noise: str, prompts: Promp
     world = replace(world, prompts=prompts.to(torch.float64, "cpu"))
     values = make(world, np.random.default_rng(key))
     values = values + _noise(noise, world, values, key)
-    return Path(values, range(1, len(values) + 1), "planted", world.contexts)
+    return Path(values, range(1, len(values) + 1), "planted", torch.tensor(world.contexts))
 
 
 def nuisance(task: Task, random: np.random.Generator) -> Task:

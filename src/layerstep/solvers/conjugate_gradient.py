@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -46,25 +47,28 @@ class ConjugateGradient(IterativeSolver):
         rho = _dot(r, r)
         stop = TOLERANCE**2 * rho
         earlier: list[Tensor] = []
-        yield w
-        while bool((rho > stop).any()):
+        tiny = torch.finfo(r.dtype).tiny
+        for step in itertools.count():
+            yield scale * w
+            live = rho > stop
+            # Asking whether any sequence moves makes the host wait for a GPU: there only now and then.
+            if (step % 8 == 0 or not live.is_cuda) and not bool(live.any()):
+                return
             if self.reorthogonalize and len(earlier) == system.n:
                 return  # n orthogonal residuals span the space: exact CG has ended
-            live = rho > stop
-            Ap = torch.einsum("bij,bj->bi", A, p)
-            eta = torch.where(live, rho / _dot(p, Ap), 0)
-            w = w + eta * p
+            Ap = (A @ p.unsqueeze(-1)).squeeze(-1)
+            eta = torch.where(live, rho / _dot(p, Ap), 0)  # 0: w and r of a frozen sequence stay
+            w = torch.addcmul(w, eta, p)
             if self.reorthogonalize:
-                earlier.append(r / rho.sqrt().clamp_min(torch.finfo(r.dtype).tiny))
-            r = torch.where(live, r - eta * Ap, r)
+                earlier.append(r / rho.sqrt().clamp_min(tiny))
+            r = torch.addcmul(r, eta, Ap, value=-1)
             if self.reorthogonalize:
                 basis = torch.stack(earlier, dim=1)
                 for _ in range(2):  # once is not enough in floating point, twice is (Kahan, Parlett)
                     r = r - torch.einsum("bsi,bs->bi", basis, torch.einsum("bsi,bi->bs", basis, r))
             new_rho = torch.where(live, _dot(r, r), rho)
-            p = torch.where(live, r + new_rho / rho.clamp_min(torch.finfo(r.dtype).tiny) * p, p)
-            rho = torch.where(live, new_rho, rho)
-            yield scale * w
+            p = torch.addcmul(r, new_rho / rho.clamp_min(tiny), p)
+            rho = new_rho
 
 
 def _dot(a: Float[Tensor, "B n"], b: Float[Tensor, "B n"]) -> Float[Tensor, "B 1"]:

@@ -30,7 +30,8 @@ def power_sums(weights: Weights, decrement: Float[Tensor, "B n"], steps: Steps) 
 
     def powers(exponents: Tensor) -> Tensor:
         value = torch.exp(size * exponents.to(size))
-        return torch.where(negative & (exponents % 2 == 1), -value, value) if any_negative else value
+        odd = (exponents % 2 == 1).to(size.device)
+        return torch.where(negative & odd, -value, value) if any_negative else value
 
     high, low, pick = _split(steps, waste=4)
     return ((weights.unsqueeze(-1) * powers(high)).mT @ powers(low)).flatten(1)[:, pick]
@@ -87,13 +88,15 @@ def _shift_powers(a: Float[Tensor, "B n"], b: Float[Tensor, "B n"], exponents: I
 def _split(steps: Steps, waste: int) -> tuple[Tensor, Tensor, Tensor | slice]:
     """Exponents `high` (multiples of m) and `low` (below m) whose sums hold all steps, and where in their table.
 
-    Scattered steps share few powers: a table of more than `waste` entries a step is not worth its while.
+    Scattered steps share few powers: a table of more than `waste` entries a step is not worth its while. The
+    exponents are on the CPU.
     """
+    device, steps = steps.device, steps.cpu()  # a handful of integers: a GPU would make the host wait for each
     m = math.isqrt(int(steps[-1])) + 1
     high, row = torch.unique(steps // m * m, return_inverse=True)
     low, column = torch.unique(steps % m, return_inverse=True)
     if len(high) * len(low) > waste * len(steps):
         return steps.new_zeros(1), steps, slice(None)
     pick = row * len(low) + column
-    consecutive = bool((pick == torch.arange(len(pick), device=pick.device)).all())
-    return high, low, slice(len(pick)) if consecutive else pick
+    consecutive = bool((pick == torch.arange(len(pick))).all())
+    return high, low, slice(len(pick)) if consecutive else pick.to(device)

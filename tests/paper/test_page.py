@@ -20,12 +20,12 @@ def refuse(config):
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
-    """A small page, with one artefact that cannot be made."""
+def report(tmp_path_factory, plant):
+    """A small page with one planted model, and one artefact that cannot be made."""
     chapters = [
         ("solvers", tuple(
-            dataclasses.replace(convergence.artefact(law), config={"setting": law, "sequences": 4, "budget": 200})
-            for law in ("sphere", "uniform")
+            dataclasses.replace(convergence.artefact(law), config={"setting": law, "sequences": count, "budget": 200})
+            for law, count in (("sphere", 256), ("uniform", 4))
         )),
         ("noise", (
             dataclasses.replace(noise.ARTEFACT, config={"sequences": 32, "bootstrap": 20, "seed": 1}),
@@ -37,6 +37,7 @@ def report(tmp_path_factory):
     patch.setattr(verdicts, "judge", lambda *args: ({}, {}))
     patch.setattr(beside, "numbers", lambda folder: {})
     patch.setattr(runs, "MODELS", tmp_path_factory.mktemp("models"))
+    plant("sphere")
     folder = tmp_path_factory.mktemp("report")
     first = reproduce(folder)
     second = reproduce(folder)
@@ -82,15 +83,104 @@ def test_numbers_are_shown_with_three_digits(value, text):
     assert page.number(value) == text
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: the page was not opened in a browser")
-def test_the_explorer_draws_in_a_real_browser(report, tmp_path):
+def open_in_browser(page, tmp_path, script="", width=1280):
+    """The page's document after `script` ran in it, and what the browser complained about."""
+    copy = tmp_path / "page.html"
+    copy.write_text(page.read_text().replace("</body>", f"<script>{script}</script></body>"))
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    command = [CHROMIUM, *flags.split(), "--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path}"]
+    more = f"--disable-component-update --disable-sync --user-data-dir={tmp_path / 'profile'} --window-size={width},900"
     done = subprocess.run(
-        [*command, "--enable-logging=stderr", "--virtual-time-budget=2000", "--dump-dom", report[0].page.as_uri()],
+        [str(CHROMIUM), *flags.split(), *more.split(), "--enable-logging=stderr", "--virtual-time-budget=2000",
+         "--dump-dom", copy.as_uri()],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     assert "Uncaught" not in done.stderr
-    assert done.stdout.count("<polyline") == 4
-    assert re.search(r"After 12 steps: Preconditioned Richardson 0\.\d+", done.stdout)
-    assert done.stdout.count("<option") == 2 + 8
+    assert "SyntaxError" not in done.stderr
+    return done.stdout
+
+
+browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: the page was not opened in a browser")
+PRESS = """
+const press = (id, ...keys) => keys.forEach(key =>
+  document.querySelector(`#${id} .chart svg`).dispatchEvent(new KeyboardEvent("keydown", {key})));
+const choose = (id, name, value) => {
+  const input = document.querySelector(`#${id} [data-control=${name}]`);
+  input.value = value;
+  input.dispatchEvent(new Event("input"));
+};
+"""
+
+
+def said(document, root):
+    """The text of an explorer's read-out."""
+    part = document[document.index(f'id="{root}"') :]
+    words = re.search(r"<output[^>]*>(.*?)</output>(?:\s*<ul[^>]*>(.*?)</ul>)?", part, re.DOTALL)
+    assert words is not None
+    return re.sub(r"<[^>]+>", "", " ".join(filter(None, words.groups())))
+
+
+@browser
+def test_the_explorers_draw_in_a_real_browser(report, tmp_path):
+    document = open_in_browser(report[0].page, tmp_path)
+    assert document.count("<polyline") == 5  # the model and four solvers
+    words = said(document, "errors")
+    assert words.startswith("n = 40, after layer or step 12:")
+    assert re.search(r"this model 0\.\d+ +Preconditioned Richardson 0\.\d+", words)
+    # The planted model's layer 7 is Richardson after 70 steps.
+    assert re.match(r"Layer 7, Preconditioned Richardson step \d+: SimE [01]\.", said(document, "similarity"))
+    assert "this layer: step 70, SimE 1.000" in said(document, "similarity")
+    assert document.count('class="mark"') == 12
+
+
+@browser
+def test_arrow_keys_and_choices_move_what_is_read(report, tmp_path):
+    script = (
+        PRESS
+        + """
+    press("similarity", "ArrowRight", "ArrowRight", "ArrowUp");
+    choose("errors", "view", "examples");
+    choose("errors", "layer", 3);
+    choose("errors", "step", 30);
+    press("errors", "ArrowLeft");
+    """
+    )
+    document = open_in_browser(report[0].page, tmp_path, script)
+    assert said(document, "similarity").startswith("Layer 9, ")
+    words = said(document, "errors")
+    assert words.startswith("n = 35, model after layer 3, solvers after step 30:")
+    # Layer 3 of the planted model is Richardson after 30 steps: the two values under the cursor are the same.
+    model, richardson = re.findall(r"(?:this model|Richardson) (0\.\d+)", words)
+    assert model == richardson
+
+
+@browser
+def test_another_solver_and_the_solvers_alone_can_be_chosen(report, tmp_path):
+    script = (
+        PRESS
+        + """
+    choose("similarity", "solver", "cg");
+    choose("errors", "subject", "solvers-uniform");
+    """
+    )
+    document = open_in_browser(report[0].page, tmp_path, script)
+    assert "Conjugate gradient step" in said(document, "similarity")
+    assert "this model" not in said(document, "errors")
+    assert document.count("<polyline") == 4
+
+
+@browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_sticks_out_of_the_page(report, tmp_path, width):
+    # In a frame, since a browser's window is never as narrow as a phone.
+    text = report[0].page.read_text()
+    tell = "parent.postMessage(`${document.documentElement.scrollWidth} of ${window.innerWidth}`, '*');"
+    (tmp_path / "inner.html").write_text(text.replace("</body>", f"<script>{tell}</script></body>"))
+    outer = tmp_path / "outer.html"
+    outer.write_text(
+        "<title>no</title><script>onmessage = event => { document.title = event.data; }</script>"
+        f"<iframe src='inner.html' style='width: {width}px; height: 900px; border: 0'></iframe></body>"
+    )
+    document = open_in_browser(outer, tmp_path)
+    wide, window = map(int, re.findall(r"<title>(\d+) of (\d+)</title>", document)[0])
+    assert window == width
+    assert wide <= width

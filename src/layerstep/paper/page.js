@@ -1,103 +1,106 @@
-"use strict";
-// A line chart in plain SVG, and the explorer that uses it. No library, nothing fetched.
+// What can be explored: errors by layer, step or number of examples; similarity of errors; a written network at work.
 
 const LOOKS = {
-  richardson: ["#D55E00", ""], cg: ["#0072B2", "7 4"], gd: ["#009E73", "10 3 2 3"], nesterov: ["#CC79A7", "2 3"],
+  model: ["var(--ink)", ""], richardson: ["#D55E00", ""], cg: ["#0072B2", "7 4"], gd: ["#009E73", "10 3 2 3"], nesterov: ["#CC79A7", "2 3"],
 };
 
-function element(tag, attributes, parent, text) {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
+const control = (root, name) => root.querySelector(`[data-control=${name}]`);
+
+function options(select, entries, chosen) {
+  select.replaceChildren(...entries.map(([value, label]) => new Option(label, value)));
+  if (chosen !== undefined) select.value = chosen;
 }
 
-// series: [{label, color, dash, x: [...], y: [...]}]; onMove is given the nearest x as the pointer moves.
-function lineChart(holder, {series, line, xLog, xLabel, yLabel, onMove}) {
-  const W = Math.min(Math.max(holder.clientWidth, 340), 900), H = 360, left = 60, right = 16, top = 14, bottom = 44;
-  const shift = xLog ? 1 : 0;                            // step 0 has its place on a logarithmic axis: log(1 + step)
-  const fx = value => xLog ? Math.log10(value + shift) : value;
-  const xs = series.flatMap(s => s.x), ys = series.flatMap(s => s.y).concat(line ? [line.y] : []);
-  const x1 = fx(Math.max(...xs)), y0 = Math.log10(Math.min(...ys) * 0.85), y1 = Math.log10(Math.max(...ys) * 1.15);
-  const px = value => left + fx(value) / x1 * (W - left - right);
-  const py = value => top + (y1 - Math.log10(value)) / (y1 - y0) * (H - top - bottom);
-  holder.replaceChildren();
-  const svg = element("svg", {viewBox: `0 0 ${W} ${H}`}, holder);
-  const ticks = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5].filter(t => Math.log10(t) > y0 && Math.log10(t) < y1);
-  for (const t of ticks) {
-    element("line", {x1: left, x2: W - right, y1: py(t), y2: py(t), class: "grid"}, svg);
-    element("text", {x: left - 8, y: py(t) + 4, "text-anchor": "end"}, svg, t);
-  }
-  const steps = xLog ? [0, 1, 3, 10, 30, 100, 200] : [0, 50, 100, 150, 200];
-  for (const t of steps.filter(t => fx(t) <= x1 + 1e-9)) {
-    element("line", {x1: px(t), x2: px(t), y1: top, y2: H - bottom, class: "grid"}, svg);
-    element("text", {x: px(t), y: H - bottom + 18, "text-anchor": "middle"}, svg, t);
-  }
-  element("text", {x: (left + W) / 2, y: H - 6, "text-anchor": "middle"}, svg, xLabel);
-  element("text", {transform: `translate(14 ${H / 2}) rotate(-90)`, "text-anchor": "middle"}, svg, yLabel);
-  if (line) {
-    element("line", {x1: left, x2: W - right, y1: py(line.y), y2: py(line.y), class: "axis", "stroke-dasharray": "5 4"}, svg);
-    element("text", {x: left + 6, y: py(line.y) - 5}, svg, line.label);
-  }
-  for (const s of series) {
-    const points = s.x.map((x, i) => `${px(x).toFixed(1)},${py(s.y[i]).toFixed(1)}`).join(" ");
-    element("polyline", {points, fill: "none", stroke: s.color, "stroke-width": 2.2, "stroke-dasharray": s.dash}, svg);
-  }
-  series.forEach((s, i) => {
-    const y = top + 14 + 18 * i, x = W - right - 200;
-    element("line", {x1: x, x2: x + 30, y1: y - 4, y2: y - 4, stroke: s.color, "stroke-width": 2.2, "stroke-dasharray": s.dash}, svg);
-    element("text", {x: x + 36, y}, svg, s.label);
-  });
-  const cursor = element("line", {y1: top, y2: H - bottom, class: "axis", visibility: "hidden"}, svg);
-  svg.addEventListener("pointermove", event => {
-    const box = svg.getBoundingClientRect();
-    const at = ((event.clientX - box.left) / box.width * W - left) / (W - left - right) * x1;
-    const value = Math.round(xLog ? 10 ** Math.min(Math.max(at, 0), x1) - shift : Math.min(Math.max(at, 0), x1));
-    cursor.setAttribute("x1", px(value)); cursor.setAttribute("x2", px(value));
-    cursor.setAttribute("visibility", "visible");
-    onMove(value);
-  });
+// The legend is the read-out: a line's look, its name and its value under the cursor.
+function legend(list, entries) {
+  list.replaceChildren(...entries.map(({label, color, dash, value}) => {
+    const item = document.createElement("li");
+    const svg = element("svg", {viewBox: "0 0 30 8", width: 30, height: 8, "aria-hidden": true}, item);
+    element("line", {x1: 0, x2: 30, y1: 4, y2: 4, stroke: color, "stroke-width": 2.4, "stroke-dasharray": dash}, svg);
+    item.append(` ${label} `, Object.assign(document.createElement("b"), {textContent: value}));
+    return item;
+  }));
 }
 
-function explorer(root, {titles, settings}) {
-  const control = name => root.querySelector(`[data-control=${name}]`);
-  const [setting, context, logarithmic] = ["setting", "context", "logarithmic"].map(control);
-  for (const name of Object.keys(settings)) setting.add(new Option(titles[name], name));
-  const first = Object.values(settings)[0];
-  for (const n of first.contexts) context.add(new Option(n, n));
-  context.value = first.contexts.at(-1);
-  const readout = root.querySelector(".readout");
+// Errors of a model and of the solvers: against layer and step for one n, or against n for one layer and one step.
+function errors(root, {titles, settings, models}) {
+  const [subject, view, context, logarithmic, layer, step] =
+    ["subject", "view", "context", "logarithmic", "layer", "step"].map(name => control(root, name));
+  const subjects = {...models};
+  for (const name of Object.keys(settings)) subjects[`solvers-${name}`] = {label: `solvers alone: ${titles[name]}`, setting: name, ...settings[name]};
+  options(subject, Object.entries(subjects).map(([name, found]) => [name, found.label]));
+  const chart = root.querySelector(".chart"), heading = root.querySelector("output"), list = root.querySelector(".legend");
   const draw = () => {
-    const data = settings[setting.value], row = data.contexts.indexOf(Number(context.value));
-    const series = Object.entries(data.solvers).map(([name, s]) => (
-      {label: s.label, color: LOOKS[name][0], dash: LOOKS[name][1], x: s.steps, y: s.mse[row]}));
-    const say = step => {
-      const parts = series.map(s => `${s.label} ${s.y[Math.min(step, s.y.length - 1)].toPrecision(3)}`);
-      readout.textContent = `After ${step} steps: ${parts.join(" · ")} · exact ${data.krr[row].toPrecision(3)}`;
-    };
-    lineChart(root.querySelector(".chart"), {
-      series, line: {y: data.krr[row], label: "exact kernel ridge regression"}, xLog: logarithmic.checked,
-      xLabel: "step", yLabel: "mean squared error", onMove: say,
+    const model = subjects[subject.value], curves = settings[model.setting]?.solvers ?? {};
+    options(context, model.contexts.map(n => [n, n]), context.value || model.contexts.at(-1));
+    const row = Math.max(model.contexts.indexOf(Number(context.value)), 0);
+    const depth = view.value === "depth";
+    for (const [input, shown] of [[context, depth], [logarithmic, depth], [layer, !depth && model.layers], [step, !depth]])
+      input.closest("label").hidden = !shown;
+    const most = Math.max(...Object.values(curves).map(s => s.steps.at(-1)), model.layers?.at(-1) ?? 0);
+    layer.max = model.layers?.at(-1) ?? 0; step.max = most;
+    const l = Math.min(layer.value, layer.max), t = Math.min(step.value, step.max);
+    layer.nextElementSibling.textContent = l; step.nextElementSibling.textContent = t;
+    const lines = Object.entries(curves).map(([name, s]) => [name, s.label, s.steps, s.mse, t]);
+    if (model.layers) lines.unshift(["model", "this model", model.layers, model.layer_mse, l]);
+    const series = lines.map(([name, label, x, mse, at]) => ({
+      label, color: LOOKS[name][0], dash: LOOKS[name][1], wide: name === "model",
+      x: depth ? x : model.contexts, y: depth ? mse[row] : mse.map(curve => curve[nearest(x, at)]),
+    }));
+    if (!depth) series.push({label: "exact", color: "var(--soft)", dash: "5 4", x: model.contexts, y: model.krr});
+    const all = [...new Set(series.flatMap(s => s.x))].sort((a, b) => a - b);
+    lineChart(chart, {
+      series, stops: all, at: depth ? 12 : 40, xLog: depth && logarithmic.checked, yLabel: "mean squared error",
+      xLabel: depth ? (model.layers ? "layer, or solver step" : "solver step") : "examples n",
+      line: depth ? {y: model.krr[row], label: "exact kernel ridge regression"} : undefined,
+      onMove: x => {
+        heading.textContent = depth ? `n = ${model.contexts[row]}, after layer or step ${x}:`
+          : `n = ${x}${model.layers ? `, model after layer ${l}` : ""}, solvers after step ${t}:`;
+        const values = series.map(s => ({...s, value: s.y[nearest(s.x, x)].toPrecision(3)}));
+        if (depth) values.push({label: "exact", color: "var(--soft)", dash: "5 4", value: model.krr[row].toPrecision(3)});
+        legend(list, values);
+      },
     });
-    say(12);
   };
-  for (const input of [setting, context, logarithmic]) input.addEventListener("change", draw);
+  for (const input of [subject, view, context, logarithmic, layer, step]) input.addEventListener("input", draw);
   window.addEventListener("resize", draw);
   draw();
 }
 
-// The constructed network's answer at every query after the chosen iteration.
+// Similarity of errors of every layer of a model with every step of a solver.
+function similarity(root, {models, solvers}) {
+  const [subject, solver] = ["subject", "solver"].map(name => control(root, name));
+  options(subject, Object.entries(models).map(([name, found]) => [name, found.label]));
+  options(solver, Object.entries(solvers));
+  const chart = root.querySelector(".chart"), heading = root.querySelector("output");
+  const draw = () => {
+    const model = models[subject.value], {steps, sime, best_step, best_sime, r2} = model.solvers[solver.value];
+    const layers = model.layers.slice(1), name = solvers[solver.value];
+    const low = Math.min(...Object.values(model.solvers).flatMap(s => s.sime.flat()));
+    heatMap(chart, {
+      values: sime, columns: layers, rows: steps, marks: best_step.map(t => nearest(steps, t)), low,
+      xLabel: "layer", yLabel: `${name} step`,
+      onMove: (i, j) => {
+        heading.textContent = `Layer ${layers[i]}, ${name} step ${steps[j]}: SimE ${sime[i][j].toFixed(3)}. Most similar to ` +
+          `this layer: step ${best_step[i]}, SimE ${best_sime[i].toFixed(3)}. R² of the best steps: ${r2?.toFixed(3) ?? "none"}.`;
+      },
+    });
+  };
+  for (const input of [subject, solver]) input.addEventListener("input", draw);
+  window.addEventListener("resize", draw);
+  draw();
+}
+
+// The written network's answer at every query after the chosen iteration.
 function walker(root, walk) {
-  const slider = root.querySelector("[data-control=stage]"), holder = root.querySelector(".chart");
+  const slider = control(root, "stage"), holder = root.querySelector(".chart");
   slider.max = walk.readout.length - 1;
   const draw = () => {
-    const W = Math.min(Math.max(holder.clientWidth, 340), 900), H = 320, pad = 30;
+    const H = 320, pad = 30, [svg, W] = canvas(holder, H, "Prediction of the written transformer after the chosen iteration");
+    svg.removeAttribute("tabindex");
     const all = walk.y.concat(...walk.readout, walk.exact), low = Math.min(...all), high = Math.max(...all);
     const px = x => pad + (x + 1) / 2 * (W - 2 * pad), py = y => H - pad - (y - low) / (high - low) * (H - 2 * pad);
     const points = values => walk.queries.map((x, i) => `${px(x).toFixed(1)},${py(values[i]).toFixed(1)}`).join(" ");
-    holder.replaceChildren();
-    const svg = element("svg", {viewBox: `0 0 ${W} ${H}`}, holder);
     element("line", {x1: pad, x2: W - pad, y1: py(0), y2: py(0), class: "grid"}, svg);
     const stage = Number(slider.value), answer = walk.readout[stage];
     element("polyline", {points: points(walk.exact), fill: "none", class: "axis", "stroke-dasharray": "5 4"}, svg);
@@ -114,6 +117,11 @@ function walker(root, walk) {
 }
 
 const data = JSON.parse(document.getElementById("data").textContent);
-if (Object.keys(data.settings).length) explorer(document.getElementById("explorer"), data);
-else document.getElementById("explorer").remove();
-if (data.walk) walker(document.getElementById("walker"), data.walk);
+const start = (id, there, run) => {
+  const root = document.getElementById(id);
+  if (there && root) run(root);
+  else root?.remove();
+};
+start("errors", Object.keys(data.settings).length + Object.keys(data.models).length, root => errors(root, data));
+start("similarity", Object.keys(data.models).length, root => similarity(root, data));
+start("walker", data.walk, root => walker(root, data.walk));

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any
 
 import jinja2
 
 from layerstep.files import provenance
 from layerstep.paper.artefact import Artefact, Data
+from layerstep.paper.findings import findings
+from layerstep.paper.panels import LABELS
 from layerstep.paper.quoted import Row
 from layerstep.paper.runs import total_minutes
 from layerstep.paper.settings import TITLES
@@ -59,9 +62,14 @@ def inline_svg(text: str, title: str) -> str:
 
 
 def render(
-    sections: Sequence[Section], rows: Sequence[Row], failed: dict[str, str], runs: Sequence[dict[str, Any]] = ()
+    sections: Sequence[Section],
+    rows: Sequence[Row],
+    failed: dict[str, str],
+    runs: Sequence[dict[str, Any]] = (),
+    trained: Mapping[str, Data] = MappingProxyType({}),
+    written: Mapping[str, Data] = MappingProxyType({}),
 ) -> str:
-    """The page as text."""
+    """The page as text; `trained` and `written` are the numbers of the models one may explore."""
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["number"] = number
     environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–-]+", cell))
@@ -69,7 +77,7 @@ def render(
     template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
     counts = Counter(row.outcome for row in rows)
     data = {section.name: section.data for section in sections}
-    settings = {found["setting"]: found for name, found in data.items() if name.startswith("convergence-")}
+    models = {**trained, **written}
     return template.render(
         chapters={name: [section for section in sections if section.chapter == name] for name in _names(sections)},
         rows=rows,
@@ -83,43 +91,35 @@ def render(
             "ours": total_minutes(ours=True) / 60,
         },
         made=provenance(),
-        data=_script_json({"titles": TITLES, "settings": settings, "walk": data.get("walk")}),
+        has_models=bool(models),
+        data=_script_json(
+            {
+                "titles": TITLES,
+                "settings": _curves(data),
+                "models": {name: _explored(model) for name, model in models.items()},
+                "solvers": LABELS,
+                "walk": data.get("walk"),
+            }
+        ),
         style=(source / "page.css").read_text(encoding="utf-8"),
-        script=(source / "page.js").read_text(encoding="utf-8"),
+        script="\n".join((source / name).read_text(encoding="utf-8") for name in ("chart.js", "page.js")),
     )
 
 
-def findings(data: dict[str, Data]) -> list[str]:
-    """What came out, in sentences made from the result files."""
-    sentences = []
-    if "schemes" in data:
-        compact, paper = (data["schemes"]["schemes"][name] for name in ("compact", "paper"))
-        sentences.append(
-            f"A transformer of {compact['depth']:,} blocks of width {compact['width']} is guaranteed to stay within "
-            f"{data['schemes']['error']:g} of exact kernel ridge regression in the paper's setting, without training; "
-            f"the paper's own network needs {paper['depth']:,} blocks for the same promise."
-        )
-    verdicts = data.get("verdicts", {})
-    trained = {name: found for name, found in verdicts.items() if "truth" not in found}
-    if trained:
-        named = [f"{name} ({found['solver']})" for name, found in trained.items() if found["solver"]]
-        nearest = ", ".join(f"{name}: {found['nearest']}, leaving {found['U']:.0%}" for name, found in trained.items())
-        steps = " to ".join(f"{count:,}" for count in sorted({found["steps"] or 0 for found in trained.values()}))
-        sentences.append(
-            f"Of {len(trained)} trained transformers ({steps} training steps), {len(named) or 'none'} can be said to "
-            "follow a solver of the library"
-            + (f": {', '.join(named)}." if named else f". Nearest, and what it leaves unexplained: {nearest}.")
-        )
-    controls = {name: found for name, found in verdicts.items() if "truth" in found}
-    if controls:
-        answers = "; ".join(f"{name}: {found['headline']}" for name, found in controls.items())
-        right = sum(found["solver"] == found["truth"] for found in controls.values())
-        fooled = sum(found["won"] > 6 for found in controls.values())
-        sentences.append(
-            f"Of {len(controls)} controls whose answer is known, the instrument answers {right} rightly ({answers}); "
-            f"the similarity metric of the paper calls {fooled} of them Richardson."
-        )
-    return sentences
+def _curves(data: Mapping[str, Data]) -> dict[str, Data]:
+    """Solver curves by setting: the solvers' own figures first, then those drawn beside a model's."""
+    own = [found for name, found in data.items() if name.startswith("convergence-")]
+    beside = [found["curves"] for name, found in data.items() if name.startswith("trained-")]
+    return {found["setting"]: found for found in reversed([*own, *beside])}
+
+
+def _explored(model: Data) -> Data:
+    """What the page keeps of a model's numbers."""
+    keys = ("setting", "contexts", "layers", "layer_mse", "krr")
+    label = model.get("label") or f"{model['model']} ({model['trained_steps']:,} steps)"
+    parts = ("steps", "sime", "best_step", "best_sime", "r2")
+    solvers = {name: {part: solver[part] for part in parts} for name, solver in model["solvers"].items()}
+    return {"label": label, **{key: model[key] for key in keys}, "solvers": solvers}
 
 
 def number(value: float) -> str:
@@ -134,6 +134,8 @@ def _names(sections: Sequence[Section]) -> list[str]:
 
 
 def _script_json(value: Any) -> str:
-    """JSON that may stand inside a script element; four significant digits are all a chart can show."""
-    short = json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.4g}"))
+    """JSON that may stand inside a script element: four digits are all a chart can show, and what is NaN is null."""
+    short = json.loads(
+        json.dumps(value), parse_float=lambda text: float(f"{float(text):.4g}"), parse_constant=lambda text: None
+    )
     return json.dumps(short, separators=(",", ":")).replace("<", "\\u003c")

@@ -176,7 +176,7 @@ def reproduce(out: str | FilePath = "report", *, progress: Say = lambda name: No
             rows += artefact.rows(result["data"])
             clock.note(artefact.name)
     runs = listing()
-    page = write_text(folder / "index.html", render(sections, rows, failed, runs))
+    page = write_text(folder / "index.html", render(sections, rows, failed, runs, here, constructed))
     clock.note("the page")
     return Report(
         page=page,

@@ -1,0 +1,77 @@
+"""What came out, in sentences made from the result files: the first thing the page says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from layerstep.paper.artefact import Data
+from layerstep.paper.panels import LABELS
+from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON
+
+
+def findings(data: Mapping[str, Data]) -> list[str]:
+    """What came out, in sentences made from the result files."""
+    sentences = []
+    if "schemes" in data:
+        compact, paper = (data["schemes"]["schemes"][name] for name in ("compact", "paper"))
+        sentences.append(
+            f"A transformer of {compact['depth']:,} blocks of width {compact['width']} is guaranteed to stay within "
+            f"{data['schemes']['error']:g} of exact kernel ridge regression in the paper's setting, without training; "
+            f"the paper's own network needs {paper['depth']:,} blocks for the same promise."
+        )
+    sentences += _on_steps(data)
+    verdicts = data.get("verdicts", {})
+    trained = {name: found for name, found in verdicts.items() if "truth" not in found}
+    if trained:
+        named = [f"{name} ({found['solver']})" for name, found in trained.items() if found["solver"]]
+        steps = [found["steps"] for found in trained.values()]
+        length = f"{min(steps):,}" + (f" to {max(steps):,}" if max(steps) > min(steps) else "")
+        nearest = Counter(found["nearest"] for found in trained.values() if found["nearest"])
+        sentences.append(
+            f"Of {len(trained)} trained transformers ({length} training steps), {len(named) or 'none'} can be said to "
+            f"follow a solver of the library{': ' + ', '.join(named) if named else ''}. "
+            + " ".join(
+                f"{kind} is nearest to {count}, leaving {_share(trained, kind)} of the way to the solution unexplained."
+                for kind, count in nearest.most_common(2)
+            )
+        )
+    controls = {name: found for name, found in verdicts.items() if "truth" in found}
+    if controls:
+        answers = "; ".join(f"{name}: {found['headline']}" for name, found in controls.items())
+        right = sum(found["solver"] == found["truth"] for found in controls.values())
+        fooled = sum(found["won"] > 6 for found in controls.values())
+        sentences.append(
+            f"Of {len(controls)} controls whose answer is known, the instrument answers {right} rightly ({answers}); "
+            f"the similarity metric of the paper calls {fooled} of them Richardson."
+        )
+    return sentences
+
+
+def _share(verdicts: Mapping[str, Data], nearest: str) -> str:
+    left = sorted(found["U"] for found in verdicts.values() if found["nearest"] == nearest and found["U"] is not None)
+    if not left:
+        return "an unknown part"
+    return f"{left[0]:.0%}" + (f" to {left[-1]:.0%}" if f"{left[-1]:.0%}" != f"{left[0]:.0%}" else "")
+
+
+def _on_steps(data: Mapping[str, Data]) -> list[str]:
+    """Whose best-matching steps are straight, in our model on the sphere and in a written one."""
+    sentences, quoted = [], BEST_STEP_R2["sphere"]
+    if "steps-sphere" in data:
+        model = data["steps-sphere"]["models"]["sphere"]
+        r2 = {name: found["r2"] for name, found in model["solvers"].items()}
+        best = max(r2, key=lambda name: r2[name])
+        sentences.append(
+            "In our model on the sphere the best-matching Richardson step against the layer has R² = "
+            f"{r2['richardson']:.3f} (paper: {quoted}); the straightest line of the four solvers is that of "
+            f"{LABELS[best]}, {r2[best]:.3f}. Richardson is most similar in {model['won']['richardson']} of 12 layers "
+            f"(paper: {LAYERS_WON['sphere']})."
+        )
+    if "written-beside-trained" in data:
+        r2 = data["written-beside-trained"]["written-chebyshev"]["solvers"]["richardson"]["r2"]
+        sentences.append(
+            f"A written transformer that takes Chebyshev steps has R² = {r2:.3f} against Richardson steps: "
+            "a straight line alone names no solver."
+        )
+    return sentences

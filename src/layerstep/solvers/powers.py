@@ -7,6 +7,7 @@ turns the hundreds of powers into about 2 √T, and the sums into one matrix pro
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 Weights = Float[Tensor, "B n"]
 Steps = Int[Tensor, "T"]
 Sums = Float[Tensor, "B T"]
+Power = tuple[Tensor, Tensor]  # p and r of a power p C + r
 
 
 def power_sums(weights: Weights, decrement: Float[Tensor, "B n"], steps: Steps) -> Sums:
@@ -55,34 +57,36 @@ def momentum_sums(
     return table.flatten(1)[:, pick]
 
 
-def _shift_powers(a: Float[Tensor, "B n"], b: Float[Tensor, "B n"], exponents: Int[Tensor, "E"]):
-    """p, r [B, n, E] with C^t = p_t C + r_t where C² = a C - b, for increasing t in `exponents`."""
+def _shift_powers(
+    a: Float[Tensor, "B n"], b: Float[Tensor, "B n"], exponents: Int[Tensor, "E"]
+) -> tuple[Float[Tensor, "B n E"], Float[Tensor, "B n E"]]:
+    """p, r with C^t = p_t C + r_t where C² = a C - b, for increasing t in `exponents`."""
+    a, b = a.unsqueeze(-1), b.unsqueeze(-1)
 
-    def times(x: tuple[Tensor, Tensor], y: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def times(x: Power, y: Power) -> Power:
         both = x[0] * y[0]
         return a * both + x[0] * y[1] + x[1] * y[0], x[1] * y[1] - b * both
 
+    one = torch.zeros_like(a), torch.ones_like(a)
     doubled = [(torch.ones_like(a), torch.zeros_like(a))]  # C, C², C⁴, ...
-    jumps: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def power(t: int) -> tuple[Tensor, Tensor]:
+    @functools.cache
+    def power(t: int) -> Power:
         while 2 ** len(doubled) <= t:
             doubled.append(times(doubled[-1], doubled[-1]))
-        value = (torch.zeros_like(a), torch.ones_like(a))
-        for bit in range(t.bit_length()):
-            if t >> bit & 1:
-                value = times(value, doubled[bit])
-        return value
+        return functools.reduce(times, (doubled[bit] for bit in range(t.bit_length()) if t >> bit & 1), one)
 
-    now, value, powers = 0, (torch.zeros_like(a), torch.ones_like(a)), []
-    for t in exponents.tolist():
-        if t > now:
-            if t - now not in jumps:
-                jumps[t - now] = power(t - now)
-            value, now = times(value, jumps[t - now]), t
-        powers.append(value)
-    p, r = zip(*powers, strict=True)
-    return torch.stack(p, -1), torch.stack(r, -1)
+    ts = exponents.tolist()
+    p, r = power(ts[0])
+    while (size := p.shape[-1]) < len(ts):
+        # Doubling: all powers so far, shifted, are the next ones where exponents are equally spaced. Else one by one.
+        shift, more = ts[size] - ts[0], min(size, len(ts) - size)
+        if all(ts[size + i] - ts[i] == shift for i in range(more)):
+            new = times((p[..., :more], r[..., :more]), power(shift))
+        else:
+            new = times((p[..., -1:], r[..., -1:]), power(ts[size] - ts[size - 1]))
+        p, r = torch.cat([p, new[0]], -1), torch.cat([r, new[1]], -1)
+    return p, r
 
 
 def _split(steps: Steps, waste: int) -> tuple[Tensor, Tensor, Tensor | slice]:

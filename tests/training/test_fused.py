@@ -24,6 +24,7 @@ DEVICE = torch.device("cuda" if CUDA else "cpu")
 SMALL = Run(task=Task(N=8, d=3), model=Model(layers=2, heads=2, width=32), batch=3, steps=100)
 CASES = [SMALL.override(attention=kind) for kind in ("softmax", "linear", "linear-mean")]
 CASES += [SMALL.override(N=4, d=1, heads=4, width=16), SMALL.override(N=19, heads=1, batch=2, layers=1)]
+CASES += [SMALL.override(N=18, heads=1, width=256, batch=1, layers=1)]  # the largest head, two blocks of rows
 CASES += [PRESETS["paper"].override(layers=3, attention=kind) for kind in ("softmax", "linear-mean")] if CUDA else []
 kernels = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None or not (CUDA or INTERPRETED),

@@ -24,6 +24,6 @@ def unsupported(run: Run, device: torch.device) -> str:
         return f"the kernels compute in bfloat16, and precision is {run.precision}"
     if width & (width - 1) or not 16 <= width <= 1024:
         return f"width = {width} is not a power of two from 16 to 1024"
-    if head > 128 or tokens > 256:
-        return f"heads of {head} numbers on {tokens} tokens do not fit on chip (limits 128 and 256)"
+    if head > 256 or tokens > 256:
+        return f"heads of {head} numbers on {tokens} tokens do not fit on chip (at most 256 each)"
     return ""

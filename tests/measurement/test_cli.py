@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 import layerstep as ls
 from layerstep.cli import main
@@ -37,6 +38,32 @@ def test_identify_says_none_on_an_untrained_model(saved, capsys):
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["solver"] is None
     assert verdict["task"]["N"] == 6
+
+
+def test_a_model_with_a_broken_layer_is_judged_without_it(saved, capsys):
+    model = GPT.from_pretrained(saved)
+    with torch.no_grad():
+        model.blocks[1].up.weight.fill_(torch.nan)
+    model.save_pretrained(saved, about={"run": {"task": ls.Task(d=3, N=6, inputs="uniform").to_dict()}})
+    assert main(["identify", str(saved), "--probe-prompts", "64", "--sequences", "32"]) == 0
+    assert "layers 2 have predictions that are NaN or infinite: left out" in capsys.readouterr().out
+
+
+def test_a_model_that_says_nothing_has_nothing_to_identify(tmp_path, capsys):
+    model = GPT(Model(layers=2, heads=2, width=16), d=3, N=6)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    folder = str(model.save_pretrained(tmp_path / "zero"))
+    assert main(["identify", folder, "--probe-prompts", "64", "--sequences", "32"]) == 0
+    out = capsys.readouterr().out
+    assert "nothing to identify" in out
+    assert "layers 0, 1, 2 predict a constant: left out" in out
+
+
+def test_probes_that_are_not_there_are_not_fitted_in_silence(saved, capsys):
+    assert main(["identify", str(saved), "--probes", str(saved / "nothing")]) == 2
+    assert "is not there" in capsys.readouterr().err
 
 
 def test_identify_answers_too_few_sequences_in_words(capsys):
@@ -75,6 +102,13 @@ def test_a_model_of_unknown_task_takes_the_options(tmp_path, capsys):
     assert (task["v"], task["d"], task["N"], task["inputs"]) == (2, 3, 6, "sphere")
     assert main(["probe", folder, "--d", "5"]) == 2
     assert "--d = 5: must be 3" in capsys.readouterr().err
+
+
+def test_a_model_with_a_task_that_is_none_is_one_line_and_status_2(tmp_path, capsys):
+    model = GPT(Model(layers=1, heads=2, width=16), d=3, N=6)
+    folder = str(model.save_pretrained(tmp_path / "odd", about={"task": {"colour": "red"}}))
+    assert main(["probe", folder]) == 2
+    assert "describes no task" in capsys.readouterr().err
 
 
 def test_probes_of_another_model_are_one_line_and_status_2(saved, tmp_path, capsys):

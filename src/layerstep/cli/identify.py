@@ -30,7 +30,8 @@ def run(
     Args:
         model: folder of a trained model; a file that `layerstep construct --save` wrote; or the name of a solver, whose
             iterates are then judged as if they were a model's layers, to see what the instrument says.
-        probes: file of fitted probes (default: probes.safetensors beside the model; fitted and saved when absent).
+        probes: file that `layerstep probe` wrote (default: probes.safetensors beside the model; when that is not there,
+            probes are fitted and saved there).
         probe_prompts: prompts to fit probes on when there are none.
         sequences: prompts to judge on; the calibration holds for 256.
         seed: seed of these prompts, of the bootstrap and of the interventions.
@@ -112,7 +113,7 @@ def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: s
     gpt = GPT.from_pretrained(folder, device=device)
     task = options.task(made_for(folder, gpt), str(folder))
     place = file or folder / "probes.safetensors"
-    if place.is_file():
+    if file is not None or place.is_file():
         fitted = Probes.load(place, gpt)
     else:
         fitted = probe(gpt, task, prompts=prompts, seed=seed, label=folder.name, progress=show)

@@ -91,8 +91,13 @@ def run(
 
 def made_for(folder: Path, gpt) -> dict[str, Any]:
     """What a saved model says about its task: all of it when layerstep trained it, else d and N."""
+    from layerstep.errors import FileError, InputError
     from layerstep.files import read_json
+    from layerstep.tasks import Task
 
-    about = read_json(folder / "config.json").get("about", {})
+    about = read_json(folder / "config.json").get("about") or {}
     task = about.get("run", {}).get("task") or about.get("task")
-    return task or {"d": gpt.d, "N": gpt.N}
+    try:
+        return Task(**task).to_dict() if task else {"d": gpt.d, "N": gpt.N}
+    except (TypeError, InputError) as error:
+        raise FileError(f"{folder / 'config.json'} describes no task: {error}. Copy or write it again.") from error

@@ -30,6 +30,8 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     overall, rule = verdict.overall, verdict.rule
     yield f"{verdict.label}: {headline(overall)}"
     yield f"  {overall.reason}"
+    if not verdict.contexts:  # nothing was compared
+        return
     yield (
         f"  layers {span(overall.layers)}; usable {span(overall.usable) or 'none'}; "
         f"{verdict.sequences} sequences of {verdict.task.inputs} inputs, n = {' '.join(map(str, verdict.contexts))}"

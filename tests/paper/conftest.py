@@ -9,7 +9,7 @@ import torch
 
 import layerstep as ls
 from layerstep.files import write_json
-from layerstep.paper import measured, predictions, runs, verdicts
+from layerstep.paper import predictions, runs
 from layerstep.paper.predictions import Predictions
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
 from layerstep.training import Run
@@ -63,15 +63,3 @@ def models(tmp_path, monkeypatch) -> FilePath:
     """An empty folder of models in place of the repository's."""
     monkeypatch.setattr(runs, "MODELS", tmp_path / "models")
     return tmp_path / "models"
-
-
-@pytest.fixture
-def no_verdicts(monkeypatch) -> None:
-    """Reports without the instrument, which takes half a minute a setting."""
-    monkeypatch.setattr(verdicts, "judge", lambda *args: ({}, {}))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def forget():
-    yield
-    measured.references.cache_clear()

@@ -147,7 +147,7 @@ def test_predictions_of_another_shape_or_not_numbers_are_refused(models, plant):
 
 @pytest.mark.slow
 def test_controls_get_the_verdict_they_deserve(tmp_path):
-    data, failed = verdicts.judge([], tmp_path)
+    data, failed = verdicts.judge({}, tmp_path)
     assert failed == {}
     answers = {name: found["solver"] for name, found in data.items()}
     assert answers == {
@@ -160,4 +160,4 @@ def test_controls_get_the_verdict_they_deserve(tmp_path):
     artefact = verdicts.artefact(data)
     assert len(artefact.summary(data)[1]) == 3
     assert artefact.draw(data).axes
-    assert verdicts.judge([], tmp_path)[0] == data
+    assert verdicts.judge({}, tmp_path)[0] == data

@@ -22,10 +22,10 @@ SETTING, LAYERS = "sphere", 12
 #: Written networks by name: scheme, blocks counted as one layer, label.
 WRITTEN = {
     "written-1": ("exact", 1, "written, one Richardson step a layer"),
-    "written-10": ("exact", 10, "written, ten Richardson steps a layer"),
+    "written-5": ("exact", 5, "written, five Richardson steps a layer"),
     "written-chebyshev": ("compact", 1, "written, one Chebyshev step a layer"),
 }
-LOOKS = {"written-1": (GREEN, ":"), "written-10": (BLUE, "--"), "written-chebyshev": ("#CC79A7", "-.")}
+LOOKS = {"written-1": (GREEN, ":"), "written-5": (BLUE, "--"), "written-chebyshev": ("#CC79A7", "-.")}
 
 
 def numbers(folder: FilePath) -> dict[str, Data]:

@@ -138,6 +138,7 @@ def reproduce(out: str | FilePath = "report", *, progress: Say = lambda name: No
     What cannot be made or read is named on the page with the reason; the rest still builds.
     """
     clock, folder = _Clock(), FilePath(out)
+    write_text(folder / ".started", "").unlink()  # a folder that cannot be written to is refused before the work
     failed = predict_missing(progress)
     clock.note("probing")
     names, unusable = measured.usable()
@@ -151,7 +152,7 @@ def reproduce(out: str | FilePath = "report", *, progress: Say = lambda name: No
             failed[name] = str(error)
     clock.note("measuring the models")
     here = {name: numbers[name] for name in RUNS if name in numbers}
-    judged, reasons = verdicts.judge(list(here), folder, progress)
+    judged, reasons = verdicts.judge(here, folder, progress)
     failed |= reasons
     clock.note("verdicts")
     constructed = beside.numbers(folder)
@@ -175,7 +176,7 @@ def reproduce(out: str | FilePath = "report", *, progress: Say = lambda name: No
             sections.append(Section.of(chapter, artefact, result, folder))
             rows += artefact.rows(result["data"])
             clock.note(artefact.name)
-    runs = listing()
+    runs = listing(failed)
     page = write_text(folder / "index.html", render(sections, rows, failed, runs, here, constructed))
     clock.note("the page")
     return Report(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import Any, Literal
 
 from layerstep.errors import FileError, InputError
@@ -133,11 +135,14 @@ class PaperRun:
     @property
     def measured_minutes(self) -> float | None:
         """GPU minutes the model in the folder took, its share where several were trained side by side."""
-        try:
-            facts = read_json(self.folder / "evaluation.json")
-            return facts["seconds"] / len(facts["stack"]) / 60
-        except (FileError, KeyError, TypeError, ZeroDivisionError):
+        file = self.folder / "evaluation.json"
+        if not file.exists():
             return None
+        facts = read_json(file)
+        try:
+            return facts["seconds"] / len(facts["stack"]) / 60
+        except (KeyError, TypeError, ZeroDivisionError):
+            raise FileError(f"{file} does not say how long training took. Publish the run again.") from None
 
 
 def _flat(run: Run) -> dict[str, Any]:
@@ -182,11 +187,21 @@ RUNS: dict[str, PaperRun] = {run.name: run for run in _ALL}
 SEEDS = ("sphere-fast", "sphere-fast-seed-1", "sphere-fast-seed-2")
 
 
-def listing() -> list[dict[str, Any]]:
-    """Every run: what it shows, what its folder holds, the command, and the GPU minutes it takes or took."""
+def listing(broken: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, Any]]:
+    """Every run: what it shows, what its folder holds, the command, and the GPU minutes it takes or took.
+
+    broken: reasons, by name, why the files of a run cannot be used.
+    """
     rows = []
     for run in RUNS.values():
         held = run.held
+        if held.usable and run.name in broken:
+            held = Held(state="unusable", words=broken[run.name])
+        minutes, remark = None, ""
+        try:
+            minutes = run.measured_minutes if held.usable else None
+        except FileError as error:
+            remark = f"; {error}"
         rows.append(
             {
                 "name": run.name,
@@ -194,12 +209,12 @@ def listing() -> list[dict[str, Any]]:
                 "ours": run.ours,
                 "identity": run.run.identity,
                 "state": held.state,
-                "held": held.words,
+                "held": held.words + remark,
                 "trained_steps": held.steps if held.usable else None,
                 "command": run.command,
                 "steps": run.run.steps,
                 "gpu_minutes": run.gpu_minutes,
-                "measured_minutes": run.measured_minutes if held.usable else None,
+                "measured_minutes": minutes,
             }
         )
     return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from layerstep.measurement.record import read_record
 from layerstep.measurement.words import headline
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.measured import identity, predictions, references, result
-from layerstep.paper.runs import RUNS
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
 from layerstep.paper.style import figure
 from layerstep.solvers import NadarayaWatson, RidgePath, solve
@@ -74,11 +73,18 @@ CONTROLS: dict[str, tuple[str, str, Callable[[str], Path]]] = {
 
 
 def judge(
-    names: Sequence[str], folder: FilePath, progress: Callable[[str], None] = lambda name: None
+    models: Mapping[str, Data], folder: FilePath, progress: Callable[[str], None] = lambda name: None
 ) -> tuple[dict[str, Data], dict[str, str]]:
-    """Verdicts on these models and on the controls, from `folder` where they are there; reasons where one failed."""
+    """Verdicts on these models (by name, with their numbers) and on the controls, from `folder` where they are there;
+    reasons where one failed."""
     subjects: dict[str, Subject] = {
-        name: Subject(RUNS[name].setting, identity(name), functools.partial(_model_path, name), {}) for name in names
+        name: Subject(
+            found["setting"],
+            identity(name),
+            functools.partial(_model_path, name),
+            {"what": found["held"], "steps": found["trained_steps"], "won": found["won"]["richardson"]},
+        )
+        for name, found in models.items()
     }
     subjects |= {
         name: Subject("sphere", {"control": name}, functools.partial(make, "sphere"), {"what": what, "truth": truth})
@@ -100,8 +106,8 @@ def _judge(name: str, subject: Subject, progress: Callable[[str], None]) -> Data
     task, prompts = SETTINGS[subject.setting], evaluation_prompts(subject.setting)
     path = subject.path()
     verdict = identify(path, prompts, task, instrument=_instrument(subject.setting), seed=SEED)
-    facts = subject.facts or {"what": RUNS[name].held.words, "steps": RUNS[name].held.steps}
-    return {**facts, "setting": subject.setting, **_short(verdict), "won": _won(path, subject.setting)}
+    won = {} if "won" in subject.facts else {"won": _won(path, subject.setting)}
+    return {**subject.facts, **won, "setting": subject.setting, **_short(verdict)}
 
 
 @functools.lru_cache(maxsize=1)

@@ -100,4 +100,4 @@ def made_for(folder: Path, gpt) -> dict[str, Any]:
     try:
         return Task(**task).to_dict() if task else {"d": gpt.d, "N": gpt.N}
     except (TypeError, InputError) as error:
-        raise FileError(f"{folder / 'config.json'} describes no task: {error}. Copy or write it again.") from error
+        raise FileError(f"{folder / 'config.json'} describes no task ({error}). Copy or write it again.") from error

@@ -24,7 +24,8 @@ from layerstep.training import GPT
 RIDGE = 1e-7  # of the mean variance of a coordinate
 #: Steps of `sample` that probes are fitted on: far from those of evaluation prompts with the same seed.
 FIRST_STEP = 2**40
-PIECE = 16  # prompts in a forward pass: its activations then stay in a core's cache
+#: Prompts in a forward pass: few on a CPU, so that activations stay in a core's cache; an accelerator wants many.
+PIECE, LARGE_PIECE = 16, 256
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,10 +36,15 @@ class Probes:
     weights: tuple[Float[Tensor, "W1"], ...]
     facts: dict[str, Any]
 
-    def path(self, prompts: Prompts, *, batch: int = PIECE) -> Path:
-        """Predictions at x_{n+1} from n examples, n = 1..N; stage l is the site after block l."""
+    def path(self, prompts: Prompts, *, batch: int | None = None) -> Path:
+        """Predictions at x_{n+1} from n examples, n = 1..N; stage l is the site after block l.
+
+        batch: prompts in a forward pass, by default what suits the device.
+        """
+        batch = _piece(self.reader) if batch is None else batch
         require_count(batch=batch)
 
+        @torch.no_grad()
         def read(start: int) -> Float[Tensor, "S b N"]:
             states = self.reader.states(prompts[start : start + batch])
             return torch.stack([self._read(s, w) for s, w in zip(states, self.weights, strict=True)])
@@ -176,10 +182,13 @@ class Moments:
 def _least_squares(reader: Reader, draw: Draw, batches: int, *, progress: Callable[[float], None]) -> list[Tensor]:
     """The minimum itself, from second moments summed over the stream."""
 
+    size = _piece(reader)
+
+    @torch.no_grad()
     def moments(index: int) -> list[Moments]:
         prompts, sums = draw(index), []
-        for start in range(0, prompts.B, PIECE):
-            piece = prompts[start : start + PIECE]
+        for start in range(0, prompts.B, size):
+            piece = prompts[start : start + size]
             of_sites = [Moments.of(state, piece.y) for state in reader.states(piece)]
             sums = _added(sums, of_sites)
         return sums
@@ -223,6 +232,15 @@ def _gradient(
     return [w.detach().double() for w in weights]
 
 
+def _device(reader: Reader) -> torch.device:
+    weights = next(reader.model.parameters(), None)
+    return torch.device("cpu") if weights is None else weights.device
+
+
+def _piece(reader: Reader) -> int:
+    return PIECE if _device(reader).type == "cpu" else LARGE_PIECE
+
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -233,9 +251,8 @@ def _several(reader: Reader, work: Callable[[Item], Result], items: Iterable[Ite
 
     Other models may keep state between calls: theirs run one by one. Either way the numbers are the same.
     """
-    device = next(reader.model.parameters()).device if isinstance(reader, GPTReader) else None
-    if device is None or device.type != "cpu":
+    if not isinstance(reader, GPTReader) or _device(reader).type != "cpu":
         yield map(work, items)
         return
-    with pool(device) as executor, closing(executor.map(work, items)) as results:  # type: ignore[type-var]
+    with pool(_device(reader)) as executor, closing(executor.map(work, items)) as results:  # type: ignore[type-var]
         yield results  # closed when left early: what waits is cancelled

@@ -214,9 +214,22 @@ def _cannot_say(verdict: Verdict):
     if verdict.task.kernel != "gaussian":
         differs.append(f"kernel {verdict.task.kernel} (calibrated with gaussian)")
     if verdict.sequences < setting.get("sequences", 0):
-        differs.append(f"{verdict.sequences} sequences (calibrated with {setting['sequences']})")
+        differs.append(f"{verdict.sequences} sequences (calibrated with {setting['sequences']}{_with_fewer(verdict)})")
     if differs:
         yield "the error rate of this verdict: " + ", ".join(differs)
+
+
+def _with_fewer(verdict: Verdict) -> str:
+    """The rates measured with the largest number of sequences that is not above this verdict's."""
+    measured = {int(few): counts for few, counts in verdict.calibration.get("fewer", {}).items()}
+    below = [few for few in measured if few <= verdict.sequences]
+    if not below:
+        return ""
+    inside, false = (measured[max(below)][part] for part in ("inside", "false"))
+    return (
+        f"; with {max(below)} on the panel, right {inside['right']} of {inside['of']}, "
+        f"false claims {false['claims']} of {false['of']}"
+    )
 
 
 def _unit(values: Float[Tensor, "S B C"]) -> Float[Tensor, "S B C"]:

@@ -10,6 +10,7 @@ import pytest
 from layerstep.errors import InputError
 from layerstep.paper import beside, convergence, noise, page, runs, verdicts
 from layerstep.paper import report as module
+from layerstep.paper.quoted import Row
 from layerstep.paper.report import reproduce
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -76,6 +77,18 @@ def test_every_number_of_the_table_is_on_the_page(report):
     assert table.count("<tr class=") == len(report[0].rows) == 36
     row = report[0].rows[8]
     assert f">{page.number(row.ours)}<" in text
+
+
+def test_the_page_shows_the_paper_s_hyperparameters_and_that_ours_are_the_same(report):
+    assert all(paper == ours for _, paper, ours in runs.protocol())
+    text = report[0].page.read_text()
+    assert 'training steps</td><td class="n">500,000</td><td class="n">500,000</td>' in text
+
+
+def test_the_paper_s_numbers_are_shown_as_it_writes_them():
+    row = Row(quantity="q", where="w", paper=0.9275, ours=0.86213, low=0.8, high=0.9)
+    assert (page.shown(row, "paper"), page.shown(row, "ours")) == ("0.9275", "0.862")
+    assert page.shown(dataclasses.replace(row, paper=11, whole=True), "paper") == "11"
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.05573, "0.0557"), (1.0, "1.00"), (12.345, "12.3"), (3080.2, "3,080")])

@@ -12,6 +12,8 @@ from layerstep.training import PRESETS
 
 from .conftest import write_config
 
+FAST = {"steps": 82_000, "lr": 6e-4, "warmup": 1000, "curriculum_every": 0}
+
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_command_of_a_run_trains_that_run(name):
@@ -40,6 +42,7 @@ def test_an_empty_folder_and_none_are_missing(models):
         ({}, "as listed", "as in the paper"),
         ({"precision": "float32"}, "as listed", "as in the paper"),
         ({"steps": 82_000, "lr": 6e-4}, "other schedule", "shorter schedule: 82,000 steps, rate 0.0006"),
+        (FAST, "other schedule", "shorter schedule: 82,000 steps, rate 0.0006, preset fast"),
         ({"warmup": 7}, "other schedule", "another schedule: 500,000 steps, rate 0.0001, warmup = 7"),
         ({"layers": 24}, "unusable", "says layers = 24 (listed: 12)"),
         ({"seed": 3, "inputs": "uniform"}, "unusable", "inputs = uniform (listed: sphere), seed = 3 (listed: 0)"),

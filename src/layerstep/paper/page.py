@@ -19,7 +19,7 @@ from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.findings import findings
 from layerstep.paper.panels import LABELS
 from layerstep.paper.quoted import Row
-from layerstep.paper.runs import total_minutes
+from layerstep.paper.runs import protocol, total_minutes
 from layerstep.paper.settings import TITLES
 
 OUTCOMES = ("reproduced", "not reproduced", "cannot be compared")
@@ -71,7 +71,7 @@ def render(
 ) -> str:
     """The page as text; `trained` and `written` are the numbers of the models one may explore."""
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["number"] = number
+    environment.filters["shown"] = shown
     environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–-]+", cell))
     source = resources.files("layerstep.paper")
     template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
@@ -85,6 +85,7 @@ def render(
         failed=failed,
         findings=findings(data),
         runs=runs,
+        protocol=[(words, f"{paper:,g}", f"{ours:,g}") for words, paper, ours in protocol()],
         gpu_hours={
             "paper": total_minutes(ours=False) / 60,
             "paper_together": total_minutes(ours=False, side_by_side=True) / 60,
@@ -127,6 +128,15 @@ def number(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:#.3g}".rstrip(".")
+
+
+def shown(row: Row, key: str) -> str:
+    """A number of a line: counts without decimals, the paper's as it writes them."""
+    value = getattr(row, key)
+    if row.whole:
+        return f"{value:.0f}"
+    short = number(value)
+    return f"{value:g}" if key == "paper" and float(short.replace(",", "")) != value else short
 
 
 def _names(sections: Sequence[Section]) -> list[str]:

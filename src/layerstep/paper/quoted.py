@@ -35,6 +35,26 @@ LAYERS_WON = {"sphere": 11, "arccos1": 7}
 KAPPA = {"sphere": 3_000, "sphere-v2": 10_000}
 
 
+#: Tables "Default transformer architecture" and "Optimization hyperparameters", and the context-length curriculum: the
+#: entries that are numbers of a run, by their name in `Run`.
+PROTOCOL: dict[str, tuple[str, float]] = {
+    "layers": ("layers L", 12),
+    "heads": ("heads H", 8),
+    "width": ("hidden width d_model", 256),
+    "beta1": ("AdamW β₁", 0.9),
+    "beta2": ("AdamW β₂", 0.999),
+    "weight_decay": ("weight decay", 1e-4),
+    "lr": ("initial learning rate", 1e-4),
+    "lr_final": ("final learning rate, cosine annealing", 1e-5),
+    "steps": ("training steps", 500_000),
+    "batch": ("batch size", 64),
+    "clip": ("gradient clipping", 1.0),
+    "curriculum_start": ("curriculum: first context length", 11),
+    "curriculum_add": ("curriculum: examples added", 2),
+    "curriculum_every": ("curriculum: steps between additions", 2000),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One line of the summary: the paper's number, ours, and its 95 % range, over prompts or over training seeds.
@@ -52,6 +72,7 @@ class Row:
     rounding: float = 0.0
     note: str = ""
     spread: str = "prompts"
+    whole: bool = False  # a count, shown without decimals
 
     def widened(self, seeds: Sequence[float]) -> Row:
         """This line with the range over seeds where that is the wider; `seeds` are the number's values by seed."""

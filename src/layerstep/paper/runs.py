@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any, Literal
 
 from layerstep.errors import FileError, InputError
 from layerstep.files import read_json
+from layerstep.paper.quoted import PROTOCOL
 from layerstep.paper.settings import SETTINGS
+from layerstep.tasks import Task
 from layerstep.training import PRESETS, Model, Run
 
 #: Where trained models, their probes and their predictions are kept: in the clone, beside the code.
@@ -96,9 +98,11 @@ class PaperRun:
             return Held(state="other schedule", words=words, steps=step)
         if differs:
             kind = "shorter" if found.steps < self.run.steps else "another"
-            shown = sorted(differs - {"steps", "lr"})
-            words = [f"{found.steps:,} steps", f"rate {found.lr:g}", *(f"{name} = {there[name]:g}" for name in shown)]
-            return Held(state="other schedule", words=f"{kind} schedule: {', '.join(words)}", steps=found.steps)
+            words = [f"{kind} schedule: {found.steps:,} steps", f"rate {found.lr:g}"]
+            preset = next((name for name, each in PRESETS.items() if _schedule(each) == _schedule(found)), None)
+            rest = sorted(differs - {"steps", "lr"})
+            words += [f"preset {preset}"] if preset else [f"{name} = {there[name]:g}" for name in rest]
+            return Held(state="other schedule", words=", ".join(words), steps=found.steps)
         words = f"as listed, {found.steps:,} steps" if self.ours else "as in the paper"
         return Held(state="as listed", words=words, steps=found.steps)
 
@@ -148,6 +152,11 @@ class PaperRun:
 def _flat(run: Run) -> dict[str, Any]:
     values = run.to_dict()
     return {**values.pop("task"), **values.pop("model"), **values}
+
+
+def _schedule(run: Run) -> Run:
+    """The run on the default task, model and seed: two are equal when their schedules are."""
+    return replace(run, task=Task(), model=Model(), seed=0)
 
 
 def _products(width: int, tokens: int) -> float:
@@ -218,6 +227,12 @@ def listing(broken: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, 
             }
         )
     return rows
+
+
+def protocol() -> list[tuple[str, float, float]]:
+    """The paper's tables of hyperparameters: what, the paper's value, and that of our preset `paper`."""
+    ours = _flat(PRESETS["paper"])
+    return [(words, quoted, ours[name]) for name, (words, quoted) in PROTOCOL.items()]
 
 
 def total_minutes(*, ours: bool, side_by_side: bool = False) -> float:

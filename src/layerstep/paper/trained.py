@@ -273,6 +273,7 @@ def rows_steps(data: Data) -> list[Row]:
                 low=model["won_low"],
                 high=model["won_high"],
                 note=model["held"],
+                whole=True,
             ).widened([seed["won"] for seed in spread])
         )
     return rows

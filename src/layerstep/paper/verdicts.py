@@ -160,9 +160,9 @@ def draw(data: Data) -> Figure:
     """The unexplained fraction of every family on every layer: dark is close, and only a dark row is a candidate."""
     shown = {name: found for name, found in data.items() if "families" in found}
     names = sorted({family for found in shown.values() for family in found["families"]})
-    columns = min(3, len(shown))
+    columns = min(3 if len(shown) <= 12 else 4, len(shown))
     lines = math.ceil(len(shown) / columns)
-    with figure(3.9 * columns + 1.2, 3.3 * lines) as fig:
+    with figure(3.2 * columns + 1.8, 2.9 * lines) as fig:
         scale = LogNorm(vmin=1e-3, vmax=1, clip=True)
         axes = np.atleast_1d(fig.subplots(lines, columns, sharey=True, squeeze=False)).flatten()
         for ax, (name, found) in zip(axes, shown.items(), strict=False):
@@ -173,7 +173,7 @@ def draw(data: Data) -> Figure:
                 layers, np.arange(len(names)), table, cmap="cividis", norm=scale, shading="nearest", rasterized=True
             )
             ax.set_title(f"{name}\n{found['headline']}", fontsize=8.5)
-            ax.set_yticks(np.arange(len(names)), names, fontsize=7)
+            ax.set_yticks(np.arange(len(names)), names, fontsize=6.5)
             ax.set_xticks(layers[:: max(1, len(layers) // 6)])
             ax.set_xlabel("layer")
             ax.grid(False)

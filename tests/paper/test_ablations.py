@@ -70,7 +70,7 @@ def test_a_figure_names_the_models_it_lacks(everything):
     artefact = capacity.heads({name: everything[name] for name in ("sphere", "heads-2")})
     assert artefact is not None
     assert "Not here yet: heads-1, heads-4 " in artefact.caption
-    assert "Training: heads-2, sphere 500000 steps." in artefact.caption
+    assert "Training: 500000 steps (heads-2, sphere)." in artefact.caption
 
 
 def test_the_default_model_beside_others_was_trained_as_long_as_they(everything):

@@ -3,11 +3,12 @@
 import html
 
 import pytest
+import torch
 
 import layerstep.cli as cli
 from layerstep.files import write_json
 from layerstep.paper import beside, report, runs, verdicts
-from layerstep.paper.predictions import FILE
+from layerstep.paper.predictions import FILE, Predictions
 from layerstep.paper.runs import RUNS
 
 from .conftest import write_config
@@ -76,7 +77,7 @@ def test_the_rest_is_built(built):
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch, capsys):
-    def never(progress):
+    def never(*args):
         raise AssertionError
 
     monkeypatch.setattr(report, "predict_missing", never)
@@ -85,3 +86,29 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
     said = capsys.readouterr().err
     assert said.startswith("layerstep reproduce: cannot write ")
     assert said.count("\n") == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU models are probed unasked")
+@pytest.mark.parametrize("probe", [False, True])
+def test_weights_without_predictions_are_probed_on_a_cpu_only_when_asked(models, plant, monkeypatch, probe):
+    file = plant("sphere") / FILE
+    whole = Predictions.load(file.parent)
+    file.unlink()
+    (models / "sphere" / "model.safetensors").write_bytes(b"")
+    probed = []
+
+    class Model:
+        @staticmethod
+        def from_pretrained(folder, device):
+            return probed.append(folder.name)
+
+    class Probes:
+        def save(self, path):
+            path.write_bytes(b"")
+
+    monkeypatch.setattr(report, "GPT", Model)
+    monkeypatch.setattr(report, "predict", lambda model, setting: (whole, Probes()))
+    failed = report.predict_missing(lambda words: None, probe)
+    assert probed == (["sphere"] if probe else [])
+    assert file.exists() == probe
+    assert ("reproduce --probe" in failed.get("sphere", "")) != probe

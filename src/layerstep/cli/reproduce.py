@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from layerstep.paper import Report
 
 
-def run(out: Path = Path("report"), json: bool = False) -> None:
+def run(out: Path = Path("report"), probe: bool = False, json: bool = False) -> None:
     """Build the report: the paper's figures and numbers, and ours beside them.
 
     Args:
         out: folder for index.html and the figures and data beside it.
+        probe: fit probes of models that have weights and no predictions, even without a GPU (slow).
         json: print the outcome as JSON.
     """
     from rich.console import Console
@@ -24,7 +25,7 @@ def run(out: Path = Path("report"), json: bool = False) -> None:
 
     console = Console(stderr=True)
     with console.status("looking at what exists") as status:
-        report = reproduce(out, progress=lambda name: status.update(f"making: {name}"))
+        report = reproduce(out, probe=probe, progress=lambda name: status.update(f"making: {name}"))
     if json:
         summary = {
             "page": str(report.page),

@@ -45,7 +45,7 @@ def lengths(names: Sequence[str], found: Found) -> str:
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(found[name]["held"], []).append(name)
-    return " Training: " + "; ".join(f"{', '.join(members)} {held}" for held, members in groups.items()) + "."
+    return " Training: " + "; ".join(f"{held} ({', '.join(members)})" for held, members in groups.items()) + "."
 
 
 # Error by layer (figures 1, 4, 6) -------------------------------------------------------------------------------------

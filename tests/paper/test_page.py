@@ -79,6 +79,14 @@ def test_every_number_of_the_table_is_on_the_page(report):
     assert f">{page.number(row.ours)}<" in text
 
 
+def test_the_page_says_how_it_was_made(report):
+    for each in report:  # what an earlier call made keeps its time
+        words = re.search(r"<dt>seconds to make</dt><dd>(\d+) in all", each.page.read_text())
+        assert words is not None
+        assert int(words.group(1)) >= 1
+    assert "<dt>seeds</dt><dd>evaluation prompts 256, bootstrap 1, verdicts 0</dd>" in report[0].page.read_text()
+
+
 def test_the_page_shows_the_paper_s_hyperparameters_and_that_ours_are_the_same(report):
     assert all(paper == ours for _, paper, ours in runs.protocol())
     text = report[0].page.read_text()

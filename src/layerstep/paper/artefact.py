@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -53,6 +54,7 @@ class Artefact:
 
     def make(self, folder: FilePath) -> Data:
         """Compute, and keep numbers, CSV and figure (SVG, PDF, PNG) in `folder`."""
+        start = time.perf_counter()
         data = self.compute(self.config)
         result = {
             "name": self.name,
@@ -71,5 +73,6 @@ class Artefact:
         for kind in FIGURES:
             with write_aside(folder / f"{self.name}.{kind}") as aside:
                 figure.savefig(aside, format=kind, dpi=160)
+        result["seconds"] = time.perf_counter() - start
         write_json(folder / f"{self.name}.json", result)  # last: its presence says that the rest is there
         return result

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import time
 from collections.abc import Callable
 from pathlib import Path as FilePath
 
@@ -27,6 +28,7 @@ from layerstep.tasks import Path
 ROOMS = ("tasks", "solvers", "measurement", "paper")
 #: Steps shown in a heat map: about this many, dense at first.
 SHOWN = 80
+SEED = 1  # of the bootstrap over prompts
 
 
 def result(file: FilePath, identity: Data, compute: Callable[[], Data]) -> tuple[Data, bool]:
@@ -38,8 +40,10 @@ def result(file: FilePath, identity: Data, compute: Callable[[], Data]) -> tuple
             return found["data"], True
     except FileError:  # absent or broken: made anew
         pass
+    start = time.perf_counter()
     data = compute()
-    write_json(file, {"identity": wanted, "config": identity, "provenance": provenance(), "data": data})
+    facts = {"provenance": provenance(), "seconds": time.perf_counter() - start}
+    write_json(file, {"identity": wanted, "config": identity, **facts, "data": data})
     return read_json(file)["data"], False  # as the next call will read it
 
 
@@ -133,7 +137,7 @@ def references(setting: str) -> dict[str, Path]:
     return solve_all({name: (chosen[name], steps[name]) for name in PAPER_SOLVERS}, prompts, SETTINGS[setting])
 
 
-def similarity(path: Path, setting: str, seed: int = 1) -> Data:
+def similarity(path: Path, setting: str, seed: int = SEED) -> Data:
     """SimE of layers 1..L with every step of the four solvers, best steps, the line through layers 2..10 (2..20 of
     24), layers won."""
     prompts = evaluation_prompts(setting)

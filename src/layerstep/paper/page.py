@@ -68,8 +68,10 @@ def render(
     runs: Sequence[dict[str, Any]] = (),
     trained: Mapping[str, Data] = MappingProxyType({}),
     written: Mapping[str, Data] = MappingProxyType({}),
+    facts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """The page as text; `trained` and `written` are the numbers of the models one may explore."""
+    """The page as text; `trained` and `written` are the numbers of the models one may explore, `facts` how it was
+    made."""
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["shown"] = shown
     environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–-]+", cell))
@@ -91,7 +93,7 @@ def render(
             "paper_together": total_minutes(ours=False, side_by_side=True) / 60,
             "ours": total_minutes(ours=True) / 60,
         },
-        made=provenance(),
+        made={**provenance(), **facts},
         has_models=bool(models),
         data=_script_json(
             {

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from layerstep.errors import LayerstepError
-from layerstep.files import write_text
+from layerstep.files import read_json, write_text
 from layerstep.paper import (
     ablations,
     beside,
@@ -31,6 +31,7 @@ from layerstep.paper.page import Section, render
 from layerstep.paper.predictions import FILE, predict
 from layerstep.paper.quoted import Row
 from layerstep.paper.runs import LAWS, RUNS, listing, strangers
+from layerstep.paper.settings import EVALUATION_SEED
 from layerstep.paper.trained import Found, errors, heat, laws, similarity, steps
 from layerstep.training import GPT
 
@@ -138,6 +139,19 @@ class _Clock:
         self.last = now
 
 
+def _seeds() -> str:
+    return f"evaluation prompts {EVALUATION_SEED}, bootstrap {measured.SEED}, verdicts {verdicts.SEED}"
+
+
+def _seconds(folder: FilePath, artefacts: list[str]) -> str:
+    """How long the results on the page took when they were made, in this call or an earlier one."""
+    files = [*(folder / f"{name}.json" for name in artefacts), *sorted(folder.glob("measured/*.json"))]
+    spent = {file.stem: read_json(file).get("seconds", 0.0) for file in files}
+    longest = sorted(spent, key=lambda name: -spent[name])[:4]
+    words = ", ".join(f"{name} {spent[name]:.0f}" for name in longest)
+    return f"{sum(spent.values()):.0f} in all, in this call and earlier ones; longest: {words}"
+
+
 def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: Say = lambda name: None) -> Report:
     """Build `out`/index.html and the figures and data beside it. Finished work is not repeated.
 
@@ -184,7 +198,8 @@ def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: 
             rows += artefact.rows(result["data"])
             clock.note(artefact.name)
     runs = listing(failed)
-    page = write_text(folder / "index.html", render(sections, rows, failed, runs, here, constructed))
+    facts = {"seeds": _seeds(), "seconds to make": _seconds(folder, made + found)}
+    page = write_text(folder / "index.html", render(sections, rows, failed, runs, here, constructed, facts))
     clock.note("the page")
     return Report(
         page=page,

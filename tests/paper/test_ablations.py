@@ -31,7 +31,7 @@ def everything(tmp_path_factory, plant):
     patch.setattr(runs, "MODELS", tmp_path_factory.mktemp("models"))
     numbers = {}
     for name in ("sphere", "sphere-24"):
-        plant(name)
+        plant(name, stride=5)
         numbers[RUNS[name].run.model.layers] = measured.compute(name)
     found = {}
     for name, run in RUNS.items():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import layerstep as ls
-from layerstep.paper import measured, predictions, runs, trained, trained_noise, verdicts
+from layerstep.paper import measured, noise, predictions, runs, trained, trained_noise, verdicts
 from layerstep.paper.predictions import FILE, Predictions
 from layerstep.paper.quoted import Row
 from layerstep.paper.settings import evaluation_prompts
@@ -78,7 +78,8 @@ def test_the_wider_of_the_two_ranges_is_used(seeds, low, high, spread):
     assert row.spread == spread
 
 
-def test_a_head_that_is_exact_krr_has_the_ratios_of_the_encoded_ridge(planted):
+def test_a_head_that_is_exact_krr_has_the_ratios_of_the_encoded_ridge(planted, monkeypatch):
+    monkeypatch.setattr(noise, "SEQUENCES", predictions.NOISE_SEQUENCES)
     artefact = trained_noise.artefact(list(planted))
     assert artefact is not None
     data = artefact.compute({**artefact.config, "bootstrap": 20})

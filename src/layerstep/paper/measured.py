@@ -28,6 +28,8 @@ from layerstep.tasks import Path
 ROOMS = ("tasks", "solvers", "measurement", "paper")
 #: Steps shown in a heat map: about this many, dense at first.
 SHOWN = 80
+#: Steps the paper gives its solvers (three times as many at v = 2), and conjugate gradients.
+BUDGET, CG_BUDGET = 500, 100
 SEED = 1  # of the bootstrap over prompts
 
 
@@ -130,8 +132,8 @@ def errors(path: Path, setting: str) -> Data:
 @functools.lru_cache(maxsize=1)
 def references(setting: str) -> dict[str, Path]:
     """Paths of the paper's four solvers with the paper's budgets: 500 steps, 1,500 at v = 2, 100 for CG."""
-    budget = 1500 if setting == "sphere-v2" else 500
-    steps = {"richardson": budget, "cg": 100, "gd": budget, "nesterov": budget}
+    budget = 3 * BUDGET if setting == "sphere-v2" else BUDGET
+    steps = {"richardson": budget, "cg": CG_BUDGET, "gd": budget, "nesterov": budget}
     chosen = {**SOLVERS, "cg": ConjugateGradient(reorthogonalize=True)}
     prompts = evaluation_prompts(setting)
     return solve_all({name: (chosen[name], steps[name]) for name in PAPER_SOLVERS}, prompts, SETTINGS[setting])

@@ -224,7 +224,7 @@ OUTSIDE = (
     ("shrunken richardson", NOBODY, _shrunken_richardson),
     ("over-relaxed boosting", NOBODY, _relaxed_boost),
     ("untrained transformer, probed", NOBODY, _network(12, 0, 0)),
-    # What such a network computes nobody wrote down. It is no step of a solver: nothing in training asks for one yet.
+    # What it computes nobody knows: a claim about it counts as false until somebody shows that it is right.
     ("lightly trained transformer, probed", NOBODY, _network(4, 200, 500)),
 )
 

@@ -25,7 +25,7 @@ def show(record: dict[str, Any]) -> str:
             f"| {words}: right class | {right[0]} | {right[1]} |",
             f"| {words}: false | {wrong[0]} | {wrong[1]} |",
         ]
-    lines += _more(record) if record["version"] > 1 else []
+    lines += _more(record)
     lines += ["", "| V limit (test seeds) | right | false claims |", "|---|---|---|"]
     for limit, counts in record["limits"].items():
         inside, false = counts["inside"], counts["false"]

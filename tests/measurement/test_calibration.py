@@ -15,6 +15,8 @@ from layerstep.measurement.panel import CONSTRUCTED, INSIDE, ROW_SUMS, panel
 from layerstep.measurement.record import read_record
 from layerstep.measurement.tables import show
 
+TASK = ls.Task(inputs="gaussian")
+
 
 def test_the_panel_has_every_class_and_enough_outsiders():
     assert {kind for _, kind, *_ in INSIDE} == set(CLASSES)
@@ -37,20 +39,35 @@ def test_a_planted_model_can_be_run_again_on_other_labels():
     task = ls.Task(inputs="uniform", N=12)
     prompts = ls.sample(task, 40, seed=0)
     found = {}
-    for planted in panel(prompts, task, default_contexts(12), seed=3):
-        if planted.name in ("richardson, linear", "cg", "tanh of richardson"):
-            assert torch.equal(planted.rerun(prompts).values, planted.values)
-            layers = torch.arange(1, len(planted.values) + 1, dtype=torch.float64)
-            tests = label_tests(planted.rerun, prompts, task, layers, seed=0)
-            found[planted.name, planted.noise] = tests.additivity
-        if planted.name == "tanh of richardson" and planted.noise != "none":
-            break  # the transformers come later
+    names = ("richardson, linear", "cg", "tanh of richardson")
+    for planted in panel(prompts, task, default_contexts(12), 3, names):
+        assert torch.equal(planted.rerun(prompts).values, planted.values)
+        layers = torch.arange(1, len(planted.values) + 1, dtype=torch.float64)
+        tests = label_tests(planted.rerun, prompts, task, layers, seed=0)
+        found[planted.name, planted.noise] = tests.additivity
+    assert len(found) == 8
     # iid noise does not follow the labels, clutter does so linearly: Richardson stays linear in them.
     for (name, noise), additivity in found.items():
         if name == "richardson, linear" and noise != "bent":
             assert additivity.max() < 1e-9
         else:
             assert additivity.max() > 0.05, (name, noise)
+
+
+def test_a_small_panel_is_judged_and_counted(prompts, instrument):
+    names = ("richardson, linear", "heavy ball", "transformer, exact scheme, eta = 1")
+    few = ls.sample(TASK, prompts.B, seed=21)
+    assert torch.equal(few.y, prompts.y)
+    rows = judge_panel("gaussian", 21, sequences=prompts.B, instrument=instrument, names=names)
+    counts = count(rows, Rule())
+    assert counts["overall"]["inside"]["of"] == 4
+    assert counts["overall"]["false"]["of"] == 6
+    assert counts["overall"]["false"]["claims"] == 0
+    assert counts["overall"]["inside"]["wrong"] == 0
+    vetoes, sums = count_vetoes(rows, Rule()), count_row_sums(rows, Rule())
+    assert vetoes["none"]["right"]["withdrawn"] == 0
+    assert sums["overall"]["wrong"] == sums["layer"]["wrong"] == 0
+    assert sums["overall"]["right"] >= 2
 
 
 def test_the_panel_knows_who_divides_by_row_sums():

@@ -15,9 +15,10 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -74,21 +75,21 @@ def judge_panel(
     *,
     sequences: int = 256,
     rule: Rule | None = None,
-    only: Callable[[Planted], bool] = lambda planted: True,
+    names: Collection[str] | None = None,
     parts: bool = True,
     instrument: Instrument | None = None,
 ) -> list[Row]:
-    """All judgements on one law and seed. parts=True adds single layers, windows of four, and interventions.
+    """All judgements on one law and seed, or those of the planted models with these names.
 
-    "bent" noise is judged where it matters: for the veto.
+    parts=True adds single layers, windows of four, and interventions; "bent" noise is for these alone.
     """
     rule = rule or Rule()
     task = Task(inputs=law)
     prompts = sample(task, sequences, seed)
     instrument = instrument or Instrument.prepare(Library.build(prompts, task))
     rows: list[Row] = []
-    for planted in panel(prompts, task, instrument.library.contexts, seed):
-        if not only(planted) or (planted.noise == "bent" and not parts):
+    for planted in panel(prompts, task, instrument.library.contexts, seed, names):
+        if planted.noise == "bent" and not parts:
             continue
         L = len(planted.values)
         evidence = instrument.collect(planted.values, torch.arange(1, L + 1, dtype=torch.float64))
@@ -96,33 +97,49 @@ def judge_panel(
         tests = None
         if parts and planted.noise in ("none", "bent"):
             tests = label_tests(planted.rerun, prompts, task, evidence.layers, seed=seed)
-
-        def add(
-            scope: str,
-            truth: str | None,
-            judged: Judgement,
-            planted: Planted = planted,
-            evidence: Evidence = evidence,
-            tests: LabelTests | None = tests,
-        ) -> None:
-            numbers = {"nearest": judged.nearest, "U": judged.U, "V": judged.V, "margin": judged.margin}
-            about = {"name": planted.name, "group": planted.group, "noise": planted.noise, "law": law, "seed": seed}
-            sub = sub_verdict(evidence, judged, seed) if planted.row_sums is not None else None
-            more = {"row_sums": planted.row_sums, "says": None if sub is None else sub.answer}
-            withdrawn = tests is not None and vetoed(judged, tests)
-            rows.append(Row(scope=scope, truth=truth, vetoed=withdrawn, **about, **numbers, **more))
-
-        add("overall", planted.solver, judge(evidence, rule, seed=seed))
+        row = partial(_row, law, seed, planted, evidence, tests)
+        rows.append(row("overall", planted.solver, judge(evidence, rule, seed=seed)))
         if planted.group == "inside" and planted.solver is not None:
-            add("removed", None, judge(evidence, rule, without=[planted.solver], seed=seed))
+            rows.append(row("removed", None, judge(evidence, rule, without=[planted.solver], seed=seed)))
         if parts and planted.noise in ("iid", "clutter"):
             for first in range(0, L, 4):
                 truths = set(planted.truth[first : first + 4])
                 truth = planted.truth[first] if len(truths) == 1 else None
-                add("window", truth, judge(evidence, rule, layers=range(first, min(first + 4, L)), seed=seed))
+                judged = judge(evidence, rule, layers=range(first, min(first + 4, L)), seed=seed)
+                rows.append(row("window", truth, judged))
             for index in range(1, L, 3):
-                add("layer", planted.truth[index], judge(evidence, rule, layers=[index], seed=seed))
+                judged = judge(evidence, rule, layers=[index], seed=seed)
+                rows.append(row("layer", planted.truth[index], judged))
     return rows
+
+
+def _row(
+    law: str,
+    seed: int,
+    planted: Planted,
+    evidence: Evidence,
+    tests: LabelTests | None,
+    scope: str,
+    truth: str | None,
+    judged: Judgement,
+) -> Row:
+    sub = sub_verdict(evidence, judged, seed) if planted.row_sums is not None else None
+    return Row(
+        name=planted.name,
+        group=planted.group,
+        noise=planted.noise,
+        law=law,
+        seed=seed,
+        scope=scope,
+        truth=truth,
+        nearest=judged.nearest,
+        U=judged.U,
+        V=judged.V,
+        margin=judged.margin,
+        vetoed=tests is not None and vetoed(judged, tests),
+        row_sums=planted.row_sums,
+        says=None if sub is None else sub.answer,
+    )
 
 
 def count(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:

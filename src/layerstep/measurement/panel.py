@@ -8,7 +8,7 @@ no class of the library made it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -125,8 +125,10 @@ ROW_SUMS = {
 } | {"transformer, exact scheme, eta = 1": True}
 
 
-def panel(prompts: Prompts, task: Task, contexts: Sequence[int], seed: int) -> Iterator[Planted]:
-    """Every planted model, clean and with noise; (seed, name of the model) decides what is drawn."""
+def panel(
+    prompts: Prompts, task: Task, contexts: Sequence[int], seed: int, names: Collection[str] | None = None
+) -> Iterator[Planted]:
+    """Every planted model, or those named, clean and with noise; (seed, name of the model) decides what is drawn."""
     world = World(prompts=prompts.to(torch.float64, "cpu"), task=task, contexts=tuple(contexts))
     makers: list[tuple[str, str, tuple[str | None, ...], Maker]] = []
     for name, kind, solver, schedule in INSIDE:
@@ -136,6 +138,8 @@ def panel(prompts: Prompts, task: Task, contexts: Sequence[int], seed: int) -> I
     for group, table in (("outside", OUTSIDE), ("borderline", BORDERLINE)):
         makers += [(name, group, truth, make) for name, truth, make in table]
     for name, group, truth, make in makers:
+        if names is not None and name not in names:
+            continue
         key = [seed, zlib.crc32(name.encode())]
         kinds = ["none", str(np.random.default_rng([*key, 1]).choice(["iid", "clutter"]))]
         values = make(world, np.random.default_rng(key))

@@ -28,18 +28,19 @@ def squared_errors(setting: str, sequences: int) -> tuple[np.ndarray, np.ndarray
     Encoded (EO): lam = sigma_train². Bayes-optimal (BO): lam = sigma_test². The same inputs, functions and noise
     draws at every level, the draws scaled, so that every ratio is a paired comparison.
     """
-    task, prompts = SETTINGS[setting], evaluation_prompts(setting, sequences)
-    K = task.gram(prompts.x, prompts.x)
-    k, K, f = K[:, -1:, :-1], K[:, :-1, :-1], prompts.noiseless_target[:, -1:]
-    labels = torch.stack([prompts.scale_noise(sigma / task.sigma).y[:, :-1] for sigma in SIGMA_TEST], -1)
+    task = SETTINGS[setting]
+    with one_thread():
+        prompts = evaluation_prompts(setting, sequences)
+        K = task.gram(prompts.x, prompts.x)
+        k, K, f = K[:, -1:, :-1], K[:, :-1, :-1], prompts.noiseless_target[:, -1:]
+        labels = torch.stack([prompts.scale_noise(sigma / task.sigma).y[:, :-1] for sigma in SIGMA_TEST], -1)
 
-    def errors(y: torch.Tensor, lam: float) -> np.ndarray:  # y [sequence, n, level] -> [level, sequence]
-        with one_thread():
+        def errors(y: torch.Tensor, lam: float) -> np.ndarray:  # y [sequence, n, level] -> [level, sequence]
             w = torch.cholesky_solve(y, cholesky(K, lam))
             return ((k @ w).squeeze(1) - f).square().T.numpy()
 
-    optimal = [errors(labels[..., i : i + 1], sigma**2) for i, sigma in enumerate(SIGMA_TEST)]
-    return errors(labels, task.lam), np.concatenate(optimal)
+        optimal = [errors(labels[..., i : i + 1], sigma**2) for i, sigma in enumerate(SIGMA_TEST)]
+        return errors(labels, task.lam), np.concatenate(optimal)
 
 
 def ratio_with_range(

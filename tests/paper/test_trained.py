@@ -146,6 +146,25 @@ def test_predictions_of_another_shape_or_not_numbers_are_refused(models, plant):
         assert words in measured.usable()[1]["sphere"]
 
 
+def test_verdicts_are_made_once_and_one_that_fails_leaves_the_others(planted, tmp_path, monkeypatch):
+    judged = []
+
+    def judge(name, subject, progress):
+        judged.append(name)
+        if name == "uniform":
+            raise ls.InputError("path: too short.")
+        return {"solver": None}
+
+    monkeypatch.setattr(verdicts, "_judge", judge)
+    monkeypatch.setattr(verdicts, "CONTROLS", {})
+    models = {name: planted[name] for name in ("sphere", "uniform")}
+    for _ in range(2):
+        found, failed = verdicts.judge(models, tmp_path)
+        assert found == {"sphere": {"solver": None}}
+        assert failed == {"verdict on uniform": "path: too short."}
+    assert judged == ["sphere", "uniform", "uniform"]
+
+
 @pytest.mark.slow
 def test_controls_get_the_verdict_they_deserve(tmp_path):
     data, failed = verdicts.judge({}, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from layerstep.errors import LayerstepError
+from layerstep.errors import FileError, LayerstepError
 from layerstep.files import read_json, write_text
 from layerstep.paper import (
     ablations,
@@ -145,8 +146,10 @@ def _seeds() -> str:
 
 def _seconds(folder: FilePath, artefacts: list[str]) -> str:
     """How long the results on the page took when they were made, in this call or an earlier one."""
-    files = [*(folder / f"{name}.json" for name in artefacts), *sorted(folder.glob("measured/*.json"))]
-    spent = {file.stem: read_json(file).get("seconds", 0.0) for file in files}
+    spent = {}
+    for file in [*(folder / f"{name}.json" for name in artefacts), *sorted(folder.glob("measured/*.json"))]:
+        with contextlib.suppress(FileError, KeyError, TypeError):  # left by a model that is gone, and broken
+            spent[file.stem] = float(read_json(file)["seconds"])
     longest = sorted(spent, key=lambda name: -spent[name])[:4]
     words = ", ".join(f"{name} {spent[name]:.0f}" for name in longest)
     return f"{sum(spent.values()):.0f} in all, in this call and earlier ones; longest: {words}"

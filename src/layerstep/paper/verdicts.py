@@ -90,14 +90,18 @@ def judge(
         name: Subject("sphere", {"control": name}, functools.partial(make, "sphere"), {"what": what, "truth": truth})
         for name, (what, truth, make) in CONTROLS.items()
     }
-    found, failed = {}, {}
+    found, failed, setting = {}, {}, None
     for name, subject in sorted(subjects.items(), key=lambda item: item[1].setting):
+        if subject.setting != setting:  # an instrument is two gigabytes: one at a time
+            _instrument.cache_clear()
+            setting = subject.setting
         of = {**subject.identity, "seed": SEED, "rule": read_record()["rule"], "source": source_digest(ROOMS)}
         file = folder / "measured" / f"verdict-{name.replace(' ', '-')}.json"
         try:
             found[name], _ = result(file, of, functools.partial(_judge, name, subject, progress))
         except LayerstepError as error:
             failed[f"verdict on {name}"] = str(error)
+    _instrument.cache_clear()
     return {name: found[name] for name in subjects if name in found}, failed
 
 

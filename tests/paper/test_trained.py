@@ -6,6 +6,7 @@ import torch
 
 import layerstep as ls
 from layerstep.paper import measured, noise, predictions, runs, trained, trained_noise, verdicts
+from layerstep.paper.findings import findings
 from layerstep.paper.predictions import FILE, Predictions
 from layerstep.paper.quoted import Row
 from layerstep.paper.settings import evaluation_prompts
@@ -60,6 +61,19 @@ def test_the_quoted_numbers_say_how_the_model_was_trained_and_what_the_range_is_
     assert row.note == "shorter schedule: 7,000 steps, rate 0.0001"
     assert row.spread.endswith("2 seeds") or row.spread.startswith("2 seeds")
     assert trained.steps(planted, "uniform", "Figure 3a").rows({**artefact.compute({}), "model": "sphere", "seeds": {}})
+
+
+def test_the_first_sentences_are_made_from_the_results(planted):
+    artefact = trained.steps(planted, "sphere", "Figure 2b")
+    verdict = {"U": 0.4, "steps": 7000, "nearest": "richardson"}
+    judged = {"a": {**verdict, "solver": None}, "b": {**verdict, "solver": "richardson", "U": 0.01, "steps": 9000}}
+    words = " ".join(findings({"steps-sphere": artefact.compute({}), "verdicts": judged}))
+    assert "(shorter schedule: 7,000 steps, rate 0.0001)" in words
+    assert "R² = 1.000 (paper: 0.976)" in words
+    assert "most similar in 12 of 12 layers (paper: 11)" in words
+    assert "Of 2 trained transformers (7,000 to 9,000 training steps), 1 can be said to follow a solver" in words
+    assert "richardson is nearest to 2, leaving 1% to 40%" in words
+    assert findings({}) == []
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def _on_steps(data: Mapping[str, Data]) -> list[str]:
         r2 = {name: found["r2"] for name, found in model["solvers"].items()}
         best = max(r2, key=lambda name: r2[name])
         sentences.append(
-            "In our model on the sphere the best-matching Richardson step against the layer has R² = "
-            f"{r2['richardson']:.3f} (paper: {quoted}); the straightest line of the four solvers is that of "
+            f"In our model on the sphere ({model['held']}) the best-matching Richardson step against the layer has "
+            f"R² = {r2['richardson']:.3f} (paper: {quoted}); the straightest line of the four solvers is that of "
             f"{LABELS[best]}, {r2[best]:.3f}. Richardson is most similar in {model['won']['richardson']} of 12 layers "
             f"(paper: {LAYERS_WON['sphere']})."
         )

@@ -33,7 +33,7 @@ def test_probe_writes_probes_beside_the_model(saved, capsys):
 
 
 def test_identify_says_none_on_an_untrained_model(saved, capsys):
-    arguments = ["--probe-prompts", "64", "--sequences", "40", "--seed", "1", "--json"]
+    arguments = ["--probe-prompts", "64", "--sequences", "64", "--seed", "1", "--json"]
     assert main(["identify", str(saved), *arguments]) == 0
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["solver"] is None
@@ -45,7 +45,7 @@ def test_a_model_with_a_broken_layer_is_judged_without_it(saved, capsys):
     with torch.no_grad():
         model.blocks[1].up.weight.fill_(torch.nan)
     model.save_pretrained(saved, about={"run": {"task": ls.Task(d=3, N=6, inputs="uniform").to_dict()}})
-    assert main(["identify", str(saved), "--probe-prompts", "64", "--sequences", "32"]) == 0
+    assert main(["identify", str(saved), "--probe-prompts", "64", "--sequences", "64"]) == 0
     assert "layers 2 have predictions that are NaN or infinite: left out" in capsys.readouterr().out
 
 
@@ -55,7 +55,7 @@ def test_a_model_that_says_nothing_has_nothing_to_identify(tmp_path, capsys):
         for parameter in model.parameters():
             parameter.zero_()
     folder = str(model.save_pretrained(tmp_path / "zero"))
-    assert main(["identify", folder, "--probe-prompts", "64", "--sequences", "32"]) == 0
+    assert main(["identify", folder, "--probe-prompts", "64", "--sequences", "64"]) == 0
     out = capsys.readouterr().out
     assert "nothing to identify" in out
     assert "layers 0, 1, 2 predict a constant: left out" in out
@@ -124,11 +124,11 @@ def test_the_papers_network_is_judged_at_its_one_context(tmp_path, capsys):
     size = ["--scheme", "paper", "--d", "1", "--N", "3", "--lam", "0.3", "--L", "4", "--json"]
     assert main(["construct", *size, "--B-y", "8", "--save", save]) == 0
     capsys.readouterr()
-    assert main(["identify", save, "--sequences", "40"]) == 0
+    assert main(["identify", save, "--sequences", "64"]) == 0
     assert "n = 3\n" in capsys.readouterr().out
     assert main(["construct", *size, "--B-y", "1", "--save", save]) == 0
     capsys.readouterr()
-    assert main(["identify", save, "--sequences", "40"]) == 2
+    assert main(["identify", save, "--sequences", "64"]) == 2
     assert "Construct with a larger B_y" in capsys.readouterr().err
 
 

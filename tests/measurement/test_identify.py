@@ -101,8 +101,8 @@ def test_layers_and_windows_are_judged_apart(prompts, instrument):
 
 
 def test_order_of_the_sequences_changes_nothing(prompts):
-    few = prompts[:40]
-    order = torch.from_numpy(np.random.default_rng(1).permutation(40))
+    few = prompts[:64]
+    order = torch.from_numpy(np.random.default_rng(1).permutation(64))
     path = planted(few, "gd")
     verdicts = []
     for given, values in ((few, path.values), (few[order], path.values[:, order])):
@@ -158,7 +158,7 @@ def test_a_path_of_another_length_is_refused(prompts, instrument):
 
 
 def test_interventions_tell_linear_from_nonlinear(prompts, instrument):
-    few = prompts[:40]
+    few = prompts[:64]
 
     def run(solver, squash=False):
         def rerun(given):

@@ -14,7 +14,7 @@ from layerstep.cli.task import Flat
 def run(
     model: Annotated[Path, tyro.conf.Positional],
     prompts: int = 38_400,
-    batch: int = 256,
+    batch: int = 64,
     seed: int = 0,
     method: str = "least-squares",
     attention: bool = False,

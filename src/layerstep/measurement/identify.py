@@ -19,7 +19,7 @@ from layerstep.measurement.record import read_record
 from layerstep.measurement.verdict import Verdict, layer_table, sub_verdict
 from layerstep.tasks import Path, Prompts, Task
 
-FEWEST = 32  # sequences; with fewer the panel's verdicts are no longer reliable
+FEWEST = 64  # sequences; with 32 the panel counts 3 false claims in 100, with 64 none (docs/measurement.md)
 MOST_STAGES = 40  # a longer path is thinned evenly
 WINDOW = 4  # layers of a sliding window
 NONLINEAR = 0.3  # additivity defect above which a layer is not a fixed linear map of the labels

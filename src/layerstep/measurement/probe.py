@@ -113,7 +113,7 @@ def probe(
     task: Task,
     *,
     prompts: int = 38_400,
-    batch: int = 256,
+    batch: int = 64,
     seed: int = 0,
     method: Literal["least-squares", "gradient"] = "least-squares",
     lr: float = 1e-2,

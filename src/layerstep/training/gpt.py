@@ -27,6 +27,14 @@ def interleave(x: Float[Tensor, "B M d"], y: Float[Tensor, "B M"]) -> Float[Tens
     return torch.stack([x, labels], dim=2).flatten(1, 2)
 
 
+def gelu(x: Tensor) -> Tensor:
+    """x (1 + tanh u)/2 = x σ(2u), u = √(2/π)(x + .044715 x³)."""
+    if torch.is_grad_enabled():
+        return F.gelu(x, approximate="tanh")
+    gate = x * x  # in place from here: half the time that torch's own takes on a CPU
+    return gate.mul_(0.044715).add_(1).mul_(x).mul_(math.sqrt(8 / math.pi)).sigmoid_().mul_(x)
+
+
 class Attention(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -58,7 +66,7 @@ class Block(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T W"]) -> Float[Tensor, "B T W"]:
         x = x + self.attention(self.norm1(x))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        return x + self.down(gelu(self.up(self.norm2(x))))
 
 
 class GPT(Pretrained, nn.Module):

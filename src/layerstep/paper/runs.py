@@ -19,9 +19,8 @@ from layerstep.training import PRESETS, Model, Run
 #: Where trained models, their probes and their predictions are kept: in the clone, beside the code.
 MODELS = FilePath(__file__).parents[3] / "results" / "models"
 
-#: Milliseconds of a step on one H200 (LOG.md, "A step"): the default model alone, each of four side by side, and on
-#: the plain engine, which takes heads of more than 128 numbers, too large for the kernels.
-ALONE, OF_FOUR, PLAIN, LARGEST_HEAD = 2.21, 1.495, 5.74, 128
+#: Milliseconds of a step on one H200 (LOG.md, "A step"): the default model alone, and each of four side by side.
+ALONE, OF_FOUR = 2.21, 1.495
 #: alone = launches + arithmetic, four = launches + 4 arithmetic.
 ARITHMETIC = (4 * OF_FOUR - ALONE) / 3
 LAUNCHES = ALONE - ARITHMETIC
@@ -127,8 +126,6 @@ class PaperRun:
         default = Model()
         depth = model.layers / default.layers
         work = _products(model.width, tokens) / _products(default.width, tokens)
-        if model.width / model.heads > LARGEST_HEAD:
-            return PLAIN * depth * work
         return depth * (LAUNCHES + ARITHMETIC * work)
 
     @property

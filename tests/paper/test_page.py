@@ -35,7 +35,13 @@ def report(tmp_path_factory, plant):
     ]  # fmt: skip
     patch = pytest.MonkeyPatch()
     patch.setattr(module, "chapters", lambda *found: chapters)
-    patch.setattr(verdicts, "judge", lambda *args: ({}, {}))
+    early: list[str] = []
+
+    def judge(models, folder, progress):
+        early.append((folder / "index.html").read_text())
+        return {}, {}
+
+    patch.setattr(verdicts, "judge", judge)
     patch.setattr(beside, "numbers", lambda folder: {})
     patch.setattr(runs, "MODELS", tmp_path_factory.mktemp("models"))
     plant("sphere")
@@ -43,11 +49,19 @@ def report(tmp_path_factory, plant):
     first = reproduce(folder)
     second = reproduce(folder)
     patch.undo()
-    return first, second
+    return first, second, early
+
+
+def test_the_page_can_be_read_while_verdicts_are_worked_out(report):
+    first, _, (early, again) = report
+    assert 'id="convergence-uniform"' in early
+    assert "being worked out" in early
+    assert "being worked out" not in first.page.read_text()
+    assert "being worked out" not in again  # nothing to make: the finished page stays
 
 
 def test_finished_work_is_not_repeated(report):
-    first, second = report
+    first, second, _ = report
     assert first.made == ["convergence-sphere", "convergence-uniform", "noise"]
     assert second.made == []
     assert second.found == first.made

@@ -39,8 +39,8 @@ from layerstep.training import GPT
 Say = Callable[[str], None]
 
 
-def chapters(found: Found, judged: dict[str, Data], constructed: dict[str, Data]) -> list[tuple[str, list[Artefact]]]:
-    """The story of the page: its chapters, and the artefacts each shows. Trained models appear as they come."""
+def chapters(found: Found, constructed: dict[str, Data]) -> list[tuple[str, list[Artefact]]]:
+    """The story of the page but for its verdicts: chapters and their artefacts. Trained models appear as they come."""
     places = {"sphere": ("1", "2b"), "uniform": ("4a", "3a"), "gaussian": ("4b", "3b")}
     deep = {"sphere-24": ("6a", 500), "sphere-24-v2": ("6b", 1500)}
     here = [name for name in LAWS if name in found]
@@ -67,7 +67,6 @@ def chapters(found: Found, judged: dict[str, Data], constructed: dict[str, Data]
             *_kernel(found),
         )),
         ("capacity", _present(capacity.heads(found), capacity.width(found))),
-        ("verdicts", [verdicts.artefact(judged)] if judged else []),
         ("noise", _present(noise.ARTEFACT, trained_noise.artefact(list(found)))),
     ]  # fmt: skip
 
@@ -176,41 +175,55 @@ def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: 
             failed[name] = str(error)
     clock.note("measuring the models")
     here = {name: numbers[name] for name in RUNS if name in numbers}
-    judged, reasons = verdicts.judge(here, folder, progress)
-    failed |= reasons
-    clock.note("verdicts")
     constructed = beside.numbers(folder)
     clock.note("measuring the written networks")
 
     made, found, rows = [], [], []
     sections: list[Section] = []
-    for chapter, artefacts in chapters(here, judged, constructed):
+
+    def build(chapter: str, artefact: Artefact) -> None:
+        result: Data | None = artefact.load(folder)
+        if result is not None:
+            found.append(artefact.name)
+        else:
+            progress(artefact.title)
+            try:
+                result = artefact.make(folder)
+            except LayerstepError as error:
+                failed[artefact.name] = str(error)
+                return
+            made.append(artefact.name)
+        sections.append(Section.of(chapter, artefact, result, folder))
+        rows.extend(artefact.rows(result["data"]))
+        clock.note(artefact.name)
+
+    def write(not_yet: dict[str, str]) -> FilePath:
+        facts = {"seeds": _seeds(), "seconds to make": _seconds(folder, made + found)}
+        said = failed | not_yet
+        page = render(sections, rows, said, listing(failed), here, constructed, facts)
+        clock.note("the page")
+        return write_text(folder / "index.html", page)
+
+    for chapter, artefacts in chapters(here, constructed):
         for artefact in artefacts:
-            result: Data | None = artefact.load(folder)
-            if result is not None:
-                found.append(artefact.name)
-            else:
-                progress(artefact.title)
-                try:
-                    result = artefact.make(folder)
-                except LayerstepError as error:
-                    failed[artefact.name] = str(error)
-                    continue
-                made.append(artefact.name)
-            sections.append(Section.of(chapter, artefact, result, folder))
-            rows += artefact.rows(result["data"])
-            clock.note(artefact.name)
-    runs = listing(failed)
-    facts = {"seeds": _seeds(), "seconds to make": _seconds(folder, made + found)}
-    page = write_text(folder / "index.html", render(sections, rows, failed, runs, here, constructed, facts))
-    clock.note("the page")
+            build(chapter, artefact)
+    say = progress
+    if made:  # the verdicts take longest: all else can be read while they are worked out
+        early = write({"verdicts": "are being worked out and take minutes. Load this page again."})
+        say = lambda words: progress(f"{words}; all else can be read in {early}")  # noqa: E731
+    judged, reasons = verdicts.judge(here, folder, say)
+    failed |= reasons
+    clock.note("verdicts")
+    if judged:
+        build("verdicts", verdicts.artefact(judged))
+    page = write({})
     return Report(
         page=page,
         rows=rows,
         made=made,
         found=found,
         failed=failed,
-        runs=runs,
+        runs=listing(failed),
         times=dict(sorted(clock.spent.items(), key=lambda item: -item[1])),
         seconds=time.perf_counter() - clock.start,
     )

@@ -47,6 +47,8 @@ def test_a_published_run_holds_weights_predictions_probes_log_and_card(trained, 
 
 def test_without_weights_everything_else_is_there(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "EVALUATION", {"B": 16, "seed": 3})
+    (tmp_path / "sphere").mkdir()
+    (tmp_path / "sphere" / "model-00001-of-00002.safetensors").write_bytes(b"of another run")
     out = publish(trained[0][0], "sphere", tmp_path / "sphere", weights=False, prompts=64)
     assert not list(out.glob("model*"))
     assert json.loads((out / "config.json").read_text())["about"]["run"]["steps"] == 4

@@ -17,7 +17,7 @@ FAST = {"steps": 82_000, "lr": 6e-4, "warmup": 1000, "curriculum_every": 0}
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_command_of_a_run_trains_that_run(name):
-    words = re.fullmatch(r"layerstep train (\w+) --out (\S+)(?: --set (.+))?", RUNS[name].command)
+    words = re.fullmatch(r"layerstep train (\w+) --out (\S+)(?: --set (.+))?", RUNS[name].training)
     assert words is not None
     preset, out, changes = words.groups()
     assert PRESETS[preset].override(**parse((changes or "").replace(" ", ","))) == RUNS[name].run

@@ -61,9 +61,7 @@ def lines(report: Report) -> list[str]:
     said += [f"    {run['name']}: {run['held']}" for run in here]
     if missing:
         said.append("  missing:")
-    for run in missing:
-        resume = " --resume" if run["state"] == "interrupted" else ""
-        said.append(f"    {run['command']}{resume}   # {run['gpu_minutes']:.0f} min on one H200")
+    said += [f"    {run['command']}   # {run['gpu_minutes']:.0f} min on one H200" for run in missing]
     paper, together, ours = (
         total_minutes(ours=ours, side_by_side=side) / 60
         for ours, side in ((False, False), (False, True), (True, False))

@@ -11,7 +11,7 @@ from layerstep.files import digest, source_digest
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.convergence import error_axis
 from layerstep.paper.measured import errors, result, similarity
-from layerstep.paper.panels import LABELS, trajectory
+from layerstep.paper.panels import trajectory
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
 from layerstep.paper.style import BLUE, GREEN, INK, ORANGE, figure
 from layerstep.paper.trained import Found, summary_steps, table_steps
@@ -98,7 +98,7 @@ def draw(data: Data) -> Figure:
         left.text(0.02, krr * 0.97, "exact KRR", transform=left.get_yaxis_transform(), va="top", fontsize=7.5)
         left.set(xlabel="layer")
         error_axis(left)
-        right.set_ylabel(f"best-matching step, {LABELS['richardson']}")
+        right.set_ylabel("best-matching Richardson step")
         fig.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return fig
 

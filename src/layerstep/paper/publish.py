@@ -39,6 +39,8 @@ def publish(
         gpt.save_pretrained(folder, dtype=torch.float16, shard_bytes=SHARD_BYTES, about=about)
         gpt = GPT.from_pretrained(folder, device=device)
     else:
+        for old in folder.glob("model*.safetensors*"):  # of a run that was here before
+            old.unlink()
         write_json(folder / "config.json", read_json(trained / "config.json"))
         gpt = gpt.to(device)
     found, probes = predict(gpt, RUNS[name].setting, prompts=prompts)

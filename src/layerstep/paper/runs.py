@@ -59,7 +59,12 @@ class PaperRun:
 
     @property
     def command(self) -> str:
-        """What trains it."""
+        """What trains it and puts its results in place."""
+        return f"python -m layerstep.paper.campaign {self.name}"
+
+    @property
+    def training(self) -> str:
+        """What trains it in its own folder."""
         base, mine = _flat(PRESETS[self.preset]), _flat(self.run)
         changes = [f"{name}={value}" for name, value in mine.items() if value != base[name]]
         words = ["layerstep", "train", self.preset, "--out", f"results/models/{self.name}"]
@@ -113,7 +118,7 @@ class PaperRun:
         if "checkpoints" in there or "runs.json" in there:
             steps = sorted(int(note.stem.split("-")[1]) for note in self.folder.glob("checkpoints/step-*.json"))
             done = f"at step {steps[-1]:,}" if steps else "before the first checkpoint"
-            words = f"interrupted {done}: {self.command} --resume"
+            words = f"interrupted {done}: {self.training} --resume"
             return Held(state="interrupted", words=words, steps=steps[-1] if steps else None)
         if there:
             return Held(state="unusable", words=f"{self.folder / 'config.json'} is not there: whose files are these?")
@@ -217,7 +222,7 @@ def listing(broken: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, 
                 "state": held.state,
                 "held": held.words + remark,
                 "trained_steps": held.steps if held.usable else None,
-                "command": run.command,
+                "command": f"{run.training} --resume" if held.state == "interrupted" else run.command,
                 "steps": run.run.steps,
                 "gpu_minutes": run.gpu_minutes,
                 "measured_minutes": minutes,

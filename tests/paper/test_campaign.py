@@ -1,5 +1,8 @@
 """Runs of one shape are trained side by side, within the minutes given, and published."""
 
+import subprocess
+import sys
+
 import pytest
 
 from layerstep.errors import InputError
@@ -66,3 +69,9 @@ def test_what_cannot_be_is_said_before_anything_is_trained(names, options, words
     with pytest.raises(InputError, match=words):
         campaign(names, home=tmp_path, **options)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_campaign_needs_no_package_that_training_does_not_need():
+    absent = ("matplotlib", "rich", "tyro", "sklearn", "jinja2", "beartype")
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); import layerstep.paper.campaign"
+    subprocess.run([sys.executable, "-c", code], check=True)

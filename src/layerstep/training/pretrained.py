@@ -81,6 +81,8 @@ class Pretrained(nn.Module):
         place = find_device(device)
         model = cls._described(folder / CONFIG)
         files = _weight_files(folder / INDEX) if (folder / INDEX).is_file() else [WEIGHTS]
+        if not any((folder / file).exists() for file in files):
+            raise FileError(f"{folder} holds no weights ({files[0]} is not there). Copy or train the model again.")
         state = {name: t for file in files for name, t in read_tensors(folder / file)[0].items()}
         load(model, state, str(folder))
         stored = next(iter(state.values())).dtype

@@ -160,6 +160,15 @@ def test_predictions_of_another_shape_or_not_numbers_are_refused(models, plant):
         assert words in measured.usable()[1]["sphere"]
 
 
+def test_a_model_in_two_folders_is_judged_once(plant, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "MODELS", tmp_path)
+    plant("sphere")
+    plant("sphere-fast")
+    plant("heads-4", stride=5)
+    models = {name: {} for name in ("sphere", "sphere-fast", "heads-4")}
+    assert list(verdicts._distinct(models)) == ["sphere", "heads-4"]
+
+
 def test_verdicts_are_made_once_and_one_that_fails_leaves_the_others(planted, tmp_path, monkeypatch):
     judged = []
 

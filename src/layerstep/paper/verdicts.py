@@ -84,7 +84,7 @@ def judge(
             functools.partial(_model_path, name),
             {"what": found["held"], "steps": found["trained_steps"], "won": found["won"]["richardson"]},
         )
-        for name, found in models.items()
+        for name, found in _distinct(models).items()
     }
     subjects |= {
         name: Subject("sphere", {"control": name}, functools.partial(make, "sphere"), {"what": what, "truth": truth})
@@ -103,6 +103,14 @@ def judge(
             failed[f"verdict on {name}"] = str(error)
     _instrument.cache_clear()
     return {name: found[name] for name in subjects if name in found}, failed
+
+
+def _distinct(models: Mapping[str, Data]) -> dict[str, Data]:
+    """The models but for those whose predictions another one before them has too: one model in two folders."""
+    first: dict[str, str] = {}
+    for name in models:
+        first.setdefault(identity(name)["predictions"], name)
+    return {name: models[name] for name in first.values()}
 
 
 def _judge(name: str, subject: Subject, progress: Callable[[str], None]) -> Data:

@@ -13,7 +13,7 @@ from pathlib import Path as FilePath
 
 from layerstep.errors import require, require_choice, require_positive
 from layerstep.paper.publish import publish
-from layerstep.paper.runs import LAUNCHES, LAWS, RUNS, PaperRun
+from layerstep.paper.runs import LAWS, RUNS, PaperRun, together
 from layerstep.training import PRESETS, Model, Run, train
 
 SIDE_BY_SIDE = 4  # more save little: launches are then a tenth of a step
@@ -47,9 +47,7 @@ def groups(names: Sequence[str], preset: str | None = None) -> list[list[str]]:
 def minutes_of(group: Sequence[str], preset: str | None = None) -> float:
     """Estimated minutes on one H200 to train a group side by side and publish it."""
     runs = [RUNS[name] for name in group]
-    depth = runs[0].run.model.layers / Model().layers
-    step = sum(run.milliseconds for run in runs) - (len(runs) - 1) * LAUNCHES * depth
-    return step * scheduled(runs[0], preset).steps / 60_000 + PUBLISHING * len(runs)
+    return together(runs) * scheduled(runs[0], preset).steps / 60_000 + PUBLISHING * len(runs)
 
 
 def campaign(

@@ -17,6 +17,7 @@ import torch
 from layerstep.errors import FileError, LayerstepError
 from layerstep.files import digest, provenance, read_json, source_digest, write_json
 from layerstep.measurement import Match, layers_won, match
+from layerstep.measurement.bootstrap import resamples
 from layerstep.paper.artefact import Data
 from layerstep.paper.predictions import FILE, NOISE_SEQUENCES, Predictions
 from layerstep.paper.quoted import SIGMA_TEST
@@ -177,11 +178,10 @@ def _solver(matched: Match, first: int, last: int, seed: int) -> Data:
     }
 
 
-def _won_interval(found: dict[str, Match], seed: int, resamples: int = 400) -> tuple[float, float]:
+def _won_interval(found: dict[str, Match], seed: int, draws: int = 400) -> tuple[float, float]:
     """95 % range over resampled sequences of the number of layers Richardson wins."""
     count = next(iter(found.values())).cosine.shape[-1]
-    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples)
-    weights = torch.from_numpy(draws).double().T / count
+    weights = resamples(count, draws, seed).T / count
     best = torch.stack([(matched.cosine @ weights).amax(1) for matched in found.values()])  # solver, layer, resample
     won = (best.argmax(0) == list(found).index("richardson")).sum(0).double()
     low, high = won.quantile(torch.tensor([0.025, 0.975], dtype=won.dtype)).tolist()

@@ -16,8 +16,8 @@ import torch
 from layerstep.errors import FileError, require_choice
 from layerstep.files import provenance, read_json, write_json, write_text
 from layerstep.paper.predictions import predict
-from layerstep.paper.runs import RUNS
-from layerstep.training import GPT, PRESETS, Run, evaluate
+from layerstep.paper.runs import RUNS, preset_of
+from layerstep.training import GPT, Run, evaluate
 
 #: Prompts of the errors on the card.
 EVALUATION = {"B": 2048, "seed": 1234}
@@ -94,11 +94,9 @@ def _log(trained: FilePath, run: Run) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _schedule(run: Run) -> str:
-    """The preset a run follows, whatever its task, its shape and its seed."""
-    same = {**run.task.to_dict(), **run.model.to_dict(), "seed": run.seed}
-    for name, preset in PRESETS.items():
-        if preset.override(**same) == run:
-            return f"the preset `{name}`"
+    """How long and how fast a run trains, in words."""
+    if preset := preset_of(run):
+        return f"the preset `{preset}`"
     return f"{run.steps:,} steps at rate {run.lr:g}"
 
 

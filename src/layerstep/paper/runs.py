@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
@@ -103,7 +102,7 @@ class PaperRun:
         if differs:
             kind = "shorter" if found.steps < self.run.steps else "another"
             words = [f"{kind} schedule: {found.steps:,} steps", f"rate {found.lr:g}"]
-            preset = next((name for name, each in PRESETS.items() if _schedule(each) == _schedule(found)), None)
+            preset = preset_of(found)
             rest = sorted(differs - {"steps", "lr"})
             words += [f"preset {preset}"] if preset else [f"{name} = {there[name]:g}" for name in rest]
             return Held(state="other schedule", words=", ".join(words), steps=found.steps)
@@ -154,6 +153,11 @@ class PaperRun:
 def _flat(run: Run) -> dict[str, Any]:
     values = run.to_dict()
     return {**values.pop("task"), **values.pop("model"), **values}
+
+
+def preset_of(run: Run) -> str | None:
+    """The preset whose schedule a run follows, whatever its task, its shape and its seed."""
+    return next((name for name, each in PRESETS.items() if _schedule(each) == _schedule(run)), None)
 
 
 def _schedule(run: Run) -> Run:
@@ -243,12 +247,16 @@ def total_minutes(*, ours: bool, side_by_side: bool = False) -> float:
     side_by_side: models of one shape are trained together and share their launches.
     """
     chosen = [run for run in RUNS.values() if run.ours == ours]
-    minutes = sum(run.gpu_minutes for run in chosen)
-    if side_by_side:
-        shapes = Counter((run.run.model, run.run.steps) for run in chosen)
-        for (model, steps), count in shapes.items():
-            minutes -= (count - 1) * LAUNCHES * model.layers / Model().layers * steps / 60_000
-    return minutes
+    groups: dict[Any, list[PaperRun]] = {}
+    for run in chosen:
+        groups.setdefault((run.run.model, run.run.steps) if side_by_side else run.name, []).append(run)
+    return sum(together(group) * group[0].run.steps for group in groups.values()) / 60_000
+
+
+def together(runs: Sequence[PaperRun]) -> float:
+    """Milliseconds of a step of models of one shape, side by side on one H200: they share their launches."""
+    shared = LAUNCHES * runs[0].run.model.layers / Model().layers
+    return sum(run.milliseconds for run in runs) - (len(runs) - 1) * shared
 
 
 def strangers() -> dict[str, str]:

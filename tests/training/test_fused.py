@@ -35,7 +35,7 @@ cuda = pytest.mark.skipif(not CUDA, reason="needs CUDA")
 CLOSE = 0.02 if CUDA else 1e-5
 
 
-def gradients(run: Run, S: int = 2):
+def gradients(run: Run, S: int = 2, lanes: int = 2):
     """Losses and gradients of S perturbed models: autograd in float32, and the kernels into a poisoned buffer."""
     from layerstep.training.fused.network import FusedNetwork
 
@@ -51,10 +51,10 @@ def gradients(run: Run, S: int = 2):
     shape = (S, run.batch, run.task.N + 1)
     x = torch.randn(*shape, run.task.d, generator=generator).to(DEVICE)
     y = torch.randn(*shape, generator=generator).to(DEVICE)
-    points = torch.tensor([3.0, run.task.N + 1.0], device=DEVICE)
+    points = torch.tensor([3.0, run.task.N + 1.0], device=DEVICE)[:S]
     plain, fused = torch.zeros_like(weights), torch.full_like(weights, float("nan"))
     first = PlainNetwork(gpt.to(DEVICE), layout, weights, plain, "float32")(x, y, points)
-    second = FusedNetwork(run, layout, weights, fused)(x, y, points)
+    second = FusedNetwork(run, layout, weights, fused, lanes)(x, y, points)
     return layout, (first, plain), (second, fused)
 
 
@@ -72,6 +72,20 @@ def test_every_gradient_is_that_of_autograd(run):
         if not error < CLOSE:
             far[name] = error
     assert not far
+
+
+@pytest.mark.gpu
+@kernels
+@pytest.mark.parametrize(("S", "lanes", "made"), [(1, 2, 2), (2, 1, 1), (2, 2, 2), (2, 4, 4), (2, 7, 4)])
+def test_lanes_change_no_bit_of_the_gradient(S, lanes, made):
+    from layerstep.training.fused.lane import split
+
+    run = SMALL.override(N=3, batch=16)  # 8 prompts of 8 tokens: two whole chunks of rows
+    assert len(split(S, run.batch, 2 * (run.task.N + 1), lanes)) == made
+    _, _, (loss, one) = gradients(run, S, lanes=1)
+    _, _, (fused_loss, many) = gradients(run, S, lanes)
+    assert torch.equal(loss, fused_loss)
+    assert torch.equal(one.nan_to_num(7), many.nan_to_num(7))
 
 
 @pytest.mark.gpu

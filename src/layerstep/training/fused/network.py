@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.training.config import Run
 from layerstep.training.fused import rows, update
-from layerstep.training.fused.attention import attention, attention_backward
-from layerstep.training.fused.linear import dtype_of_products, linear, weight_gradient
+from layerstep.training.fused.lane import Lane, side_by_side, split
+from layerstep.training.fused.linear import dtype_of_products, weight_gradient
 from layerstep.training.stack import Layout
+
+LANES = 4  # on an H200; benchmarks/training_kernels.py times others
 
 
 class FusedNetwork:
     """gradient ← ∂ loss / ∂ weights, for S models whose weights are the rows of one buffer.
 
     Products read a bfloat16 copy of the weights; the residual stream, its gradient and every sum are float32.
-    Gradients of the weights wait until the end of the backward pass: then all layers make one launch.
+    Forward and backward go in lanes. Gradients of the weights wait until their end: then all layers make one launch.
     """
 
-    def __init__(self, run: Run, layout: Layout, weights: Tensor, gradient: Tensor) -> None:
+    def __init__(self, run: Run, layout: Layout, weights: Tensor, gradient: Tensor, lanes: int = LANES) -> None:
         self.weights, self.low = weights, weights.to(dtype_of_products(weights.device))
-        self.layout = layout
         self.heads, self.kind, self.layers = run.model.heads, run.model.attention, run.model.layers
         self.T = 2 * (run.task.N + 1)
-        L, S, B, W = self.layers, len(weights), run.batch, run.model.width
+        self.B = run.batch
+        L, S, B, W = self.layers, len(weights), self.B, run.model.width
         M, d = B * self.T, run.task.d
         C = rows.chunks(M)
 
@@ -53,6 +57,9 @@ class FusedNetwork:
         self.p = {name: layout.view(self.low, name) for name in layout.slots}
         names = [name.removeprefix("blocks.0.") for name in layout.slots if name.startswith("blocks.0.")]
         self.g_layers = {name: layout.layers(gradient, name) for name in names}
+        self.lanes = [Lane(self, part) for part in split(S, B, self.T, lanes)]
+        beside = max(1, len(self.lanes) - 1) if weights.is_cuda else 0
+        self.streams = [torch.cuda.Stream(weights.device) for _ in range(beside)]
 
     def refresh(self) -> None:
         """Copy the weights for the products, after someone else changed them."""
@@ -63,54 +70,15 @@ class FusedNetwork:
         self, x: Float[Tensor, "S B M d"], y: Float[Tensor, "S B M"], points: Float[Tensor, "S"]
     ) -> Float[Tensor, "S 2"]:
         """Fill the gradient; return each model's loss, and its squared error with the longest context."""
-        self._forward(x, y)
-        self._backward(x, y, points)
-        self._weight_gradients(x, y)
+        side_by_side([partial(lane, x, y, points) for lane in self.lanes], self.streams)
+        side_by_side([self._products, partial(self._sums, x, y)], self.streams)
         square = self.error.square().mean(1)
         active = torch.arange(square.shape[1], device=square.device) < points.unsqueeze(-1)
         return torch.stack([(square * active).sum(1) / points, square[:, -1]], dim=1)
 
-    def _forward(self, x: Tensor, y: Tensor) -> None:
-        w, p, stream = self.w, self.p, self.stream
-        rows.embed(x, y, w["read_in.weight"], w["read_in.bias"], w["positions"], stream[0], self.T)
-        for i in range(self.layers):
-            b = f"blocks.{i}."
-            before, middle, after = stream[2 * i], stream[2 * i + 1], stream[2 * i + 2]
-            rows.norm(before, w[b + "norm1.weight"], w[b + "norm1.bias"], self.h1[i])
-            linear(self.h1[i], p[b + "attention.qkv.weight"], w[b + "attention.qkv.bias"], self.qkv[i])
-            attention(self.qkv[i], self.z[i], self.log[i], self.T, self.heads, self.kind)
-            out = p[b + "attention.out.weight"], w[b + "attention.out.bias"]
-            linear(self.z[i], *out, middle, "residual", extra=before)
-            rows.norm(middle, w[b + "norm2.weight"], w[b + "norm2.bias"], self.h2[i])
-            linear(self.h2[i], p[b + "up.weight"], w[b + "up.bias"], self.act[i], "gelu", slope=self.slope[i])
-            linear(self.act[i], p[b + "down.weight"], w[b + "down.bias"], after, "residual", extra=middle)
-
-    def _backward(self, x: Tensor, y: Tensor, points: Tensor) -> None:
-        w, p, last = self.w, self.p, self.layers - 1
-        rows.head(
-            self.stream[-1], y, points, w["norm.weight"], w["norm.bias"], w["read_out.weight"], w["read_out.bias"],
-            self.error, self.d, self.d_out[last], self.along, self.error_sums, self.T,
-        )  # fmt: skip
-        for i in reversed(range(self.layers)):
-            b = f"blocks.{i}."
-            linear(self.d_out[i], p[b + "down.weight"], None, self.dpre[i], "times", back=True, extra=self.slope[i])
-            linear(self.dpre[i], p[b + "up.weight"], None, self.dh, back=True)
-            self._norm_backward(2 * i + 1, w[b + "norm2.weight"], self.d_mid[i])
-            linear(self.d_mid[i], p[b + "attention.out.weight"], None, self.dz, back=True)
-            attention_backward(
-                self.qkv[i], self.z[i], self.log[i], self.dz, self.dqkv[i],
-                self.T, self.heads, self.kind,
-            )  # fmt: skip
-            linear(self.dqkv[i], p[b + "attention.qkv.weight"], None, self.dh, back=True)
-            self._norm_backward(2 * i, w[b + "norm1.weight"], self.d_out[i - 1] if i else self.d_in)
-
-    def _norm_backward(self, j: int, weight: Tensor, low: Tensor) -> None:
-        """Through the norm in front of half-block j, into the stream's gradient."""
-        dw, db = self.norm_sums[0, j], self.norm_sums[1, j]
-        rows.norm_backward(self.stream[j], self.dh, weight, self.d, low, dw, db)
-
-    def _weight_gradients(self, x: Tensor, y: Tensor) -> None:
-        g, layers, w = self.g, self.g_layers, self.w
+    def _products(self) -> None:
+        """The gradients that are matrix products: of the blocks' weights and their biases."""
+        layers = self.g_layers
         for name, dy, inputs in (
             ("attention.qkv", self.dqkv, self.h1),
             ("attention.out", self.d_mid, self.z),
@@ -118,6 +86,10 @@ class FusedNetwork:
             ("down", self.d_out, self.act),
         ):
             weight_gradient(dy, inputs, layers[f"{name}.weight"], layers[f"{name}.bias"])
+
+    def _sums(self, x: Tensor, y: Tensor) -> None:
+        """All other gradients: sums of what the lanes left."""
+        g, layers, w = self.g, self.g_layers, self.w
         for norm, first in (("norm1", 0), ("norm2", 1)):
             for part, sums in zip(("weight", "bias"), self.norm_sums, strict=True):
                 torch.sum(sums[first::2], dim=2, out=layers[f"{norm}.{part}"].transpose(0, 1))

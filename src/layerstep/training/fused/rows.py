@@ -187,12 +187,15 @@ def norm_backward(x: Tensor, dh: Tensor, weight: Tensor, d: Tensor, low: Tensor,
 
 def head(
     x: Tensor, y: Tensor, points: Tensor, norm_weight: Tensor, norm_bias: Tensor, weight: Tensor, bias: Tensor,
-    error: Tensor, d: Tensor, low: Tensor, along: Tensor, slope: Tensor, T: int,
+    error: Tensor, d: Tensor, low: Tensor, along: Tensor, slope: Tensor, T: int, B: int,
 ) -> None:  # fmt: skip
-    """error [S, B, N+1] ← prediction - y; d [S, M, W] ← ∂loss/∂x; along, slope ← Σ ∂loss/∂prediction (unit, 1)."""
+    """B: all prompts of a model, over which the loss is a mean, also where x holds fewer.
+
+    error [S, B, N+1] ← prediction - y; d [S, M, W] ← ∂loss/∂x; along, slope ← Σ ∂loss/∂prediction (unit, 1).
+    """
     S, M, W = x.shape
     _head[(chunks(M), S)](
         x, y, points, norm_weight, norm_bias, weight, bias, error, d, low, along, slope,
-        M, T, weight.stride(0), M // T, points.stride(0),
+        M, T, weight.stride(0), B, points.stride(0),
         W=W, CHUNK=CHUNK, BLOCK=BACK_BLOCK, EPS=EPS, num_warps=BACK_WARPS,
     )  # fmt: skip

@@ -6,25 +6,39 @@ import sys
 import pytest
 
 from layerstep.errors import InputError
+from layerstep.files import read_json
 from layerstep.paper import campaign as module
 from layerstep.paper import publish as publishing
-from layerstep.paper.campaign import campaign, groups, minutes_of
+from layerstep.paper.campaign import Wanted, campaign, groups, minutes_of
 from layerstep.paper.predictions import Predictions
 from layerstep.paper.runs import RUNS
+from layerstep.training import PRESETS, Diverged
 
 
-def test_models_of_one_shape_go_together_four_at_a_time():
+def read(*names):
+    return [Wanted.read(name) for name in names]
+
+
+def test_models_of_one_shape_and_length_go_together_four_at_a_time():
+    def together(*names):
+        return [[each.name for each in group] for group in groups(read(*names))]
+
     names = ["sphere", "width-64", "uniform", "gaussian", "arccos1", "gaussian-1.0"]
-    assert groups(names) == [["sphere", "uniform", "gaussian", "arccos1"], ["width-64"], ["gaussian-1.0"]]
-    assert groups(["sphere", "sphere-fast-seed-1"]) == [["sphere"], ["sphere-fast-seed-1"]]  # of other lengths
+    assert together(*names) == [["sphere", "uniform", "gaussian", "arccos1"], ["width-64"], ["gaussian-1.0"]]
+    assert together("sphere", "uniform:fast", "gaussian:fast") == [["sphere"], ["uniform", "gaussian"]]
+
+
+def test_a_preset_changes_the_schedule_and_neither_task_nor_model_nor_seed():
+    (found,) = read("heads-2:fast")
+    assert found.run == PRESETS["fast"].override(heads=2)
+    assert read("heads-2")[0].run == RUNS["heads-2"].run
 
 
 def test_side_by_side_is_estimated_as_faster_than_one_after_another():
-    both = minutes_of(["sphere", "uniform"])
-    alone = minutes_of(["sphere"])
+    both, alone = minutes_of(read("sphere", "uniform")), minutes_of(read("sphere"))
     assert alone == pytest.approx(RUNS["sphere"].gpu_minutes + module.PUBLISHING)
     assert alone < both < 2 * alone
-    assert minutes_of(["sphere"], "fast") < alone / 4
+    assert minutes_of(read("sphere:fast")) < alone / 4
 
 
 def test_nothing_is_begun_that_does_not_fit(tmp_path):
@@ -36,23 +50,61 @@ def test_nothing_is_begun_that_does_not_fit(tmp_path):
     assert all("not begun" in words for words in said)
 
 
-def test_a_campaign_trains_and_publishes_and_is_not_repeated(tmp_path, monkeypatch):
-    small = {"steps": 2, "warmup": 0, "layers": 1, "width": 16, "heads": 1, "batch": 2, "curriculum_every": 0}
-    scheduled = module.scheduled
-    monkeypatch.setattr(module, "scheduled", lambda run, preset: scheduled(run, preset).override(**small))
+@pytest.fixture
+def small(monkeypatch):
+    """Every run two steps of a tiny model, its publication on a few prompts."""
+    change = {"steps": 2, "warmup": 0, "layers": 1, "width": 16, "heads": 1, "batch": 2, "curriculum_every": 0}
+    whole, predict = Wanted.read, publishing.predict
+
+    def read(words):
+        found = whole(words)
+        return Wanted(found.name, found.run.override(**change, precision="float32"))
+
+    monkeypatch.setattr(Wanted, "read", staticmethod(read))
     monkeypatch.setattr(publishing, "EVALUATION", {"B": 8, "seed": 3})
-    predict = publishing.predict
     monkeypatch.setattr(
         publishing, "predict", lambda model, setting, prompts: predict(model, setting, prompts=32, sequences=8)
     )
+
+
+def test_a_campaign_trains_and_publishes_and_is_not_repeated(tmp_path, small):
     places = {"home": tmp_path / "runs", "results": tmp_path / "results", "say": lambda words: None}
-    folders = campaign(["uniform", "heads-2"], preset="fast", **places)
+    folders = campaign(["uniform", "heads-2"], **places)
     assert [folder.name for folder in folders] == ["uniform", "heads-2"]
     assert [bool(list(folder.glob("model*"))) for folder in folders] == [True, False]
     assert Predictions.load(folders[1]).facts["setting"] == "sphere"
     logs = {log: log.read_bytes() for log in (tmp_path / "runs").rglob("log.jsonl")}
-    campaign(["uniform", "heads-2"], preset="fast", **places)
+    campaign(["uniform", "heads-2"], **places)
     assert {log: log.read_bytes() for log in (tmp_path / "runs").rglob("log.jsonl")} == logs
+
+
+def test_groups_that_take_turns_end_with_the_weights_they_have_alone(tmp_path, small, monkeypatch):
+    monkeypatch.setattr(module, "SIDE_BY_SIDE", 1)
+    for place, names in {"both": ["uniform", "gaussian"], "alone": ["gaussian"]}.items():
+        campaign(names, home=tmp_path / place, results=tmp_path / place / "results", say=lambda words: None)
+    both, alone = (tmp_path / place / "results/gaussian" for place in ("both", "alone"))
+    assert (both / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
+    assert read_json(both / "evaluation.json")["shared"] == ["uniform"]
+    assert "the GPU shared with 1 of other shapes" in (both / "README.md").read_text()
+    assert "shared" not in (alone / "README.md").read_text()
+
+
+def test_one_that_diverges_does_not_take_the_others_with_it(tmp_path, small, monkeypatch):
+    monkeypatch.setattr(module, "SIDE_BY_SIDE", 1)
+    whole = module.training
+
+    def training(runs, folder, **options):
+        if runs[0].task.inputs == "uniform":
+            yield
+            raise Diverged("the loss is nan")
+        yield from whole(runs, folder, **options)
+
+    monkeypatch.setattr(module, "training", training)
+    said = []
+    with pytest.raises(Diverged, match="nan"):
+        campaign(["uniform", "gaussian"], home=tmp_path / "runs", results=tmp_path / "results", say=said.append)
+    assert "uniform: the loss is nan" in said
+    assert (tmp_path / "results/gaussian/evaluation.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -61,7 +113,8 @@ def test_a_campaign_trains_and_publishes_and_is_not_repeated(tmp_path, monkeypat
         (["sphere", "nobody"], {}, "nobody"),
         ([], {}, "at least one"),
         (["sphere", "sphere"], {}, "each once"),
-        (["sphere"], {"preset": "tiny"}, "tiny"),
+        (["sphere:tiny"], {}, "tiny"),
+        (["sphere", "sphere:fast"], {}, "each once"),
         (["sphere"], {"minutes": -1}, "minutes"),
     ],
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -26,9 +27,18 @@ LOG_RECORDS = 250
 
 
 def publish(
-    trained: FilePath, name: str, folder: FilePath | None = None, *, weights: bool = True, prompts: int = 38_400
+    trained: FilePath,
+    name: str,
+    folder: FilePath | None = None,
+    *,
+    weights: bool = True,
+    prompts: int = 38_400,
+    shared: Sequence[str] = (),
 ) -> FilePath:
-    """Write what the paper's figures need of the run in `trained` to `folder` (results/models/name unless given)."""
+    """Write what the paper's figures need of the run in `trained` to `folder` (results/models/name unless given).
+
+    shared: runs of other shapes that were trained on the same device at the same time, so that it took longer.
+    """
     require_choice("name", name, tuple(RUNS))
     folder = folder or RUNS[name].folder
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -56,6 +66,7 @@ def publish(
         },
         "seconds": log[-1]["seconds"],
         "stack": stack,
+        "shared": list(shared),
         "provenance": provenance(device),
     }
     write_json(folder / "evaluation.json", facts)
@@ -111,6 +122,7 @@ def card(name: str, run: Run, facts: dict[str, Any], parameters: int) -> str:
     )
     spread = f", s.d. {task.input_std:g}" if task.inputs == "gaussian" else ""
     beside = f" side by side with {len(facts['stack']) - 1} more" if len(facts["stack"]) > 1 else ""
+    beside += f", the GPU shared with {len(facts['shared'])} of other shapes," if facts["shared"] else ""
     where, prompts = facts["provenance"], f"ls.sample(task, {evaluation['B']}, seed={evaluation['seed']})"
     shape = f"{model.layers} layers, {model.heads} heads, width {model.width}, {parameters:,} parameters"
     return f"""# {name}: a decoder trained on Gaussian-process prompts

@@ -139,13 +139,16 @@ class PaperRun:
 
     @property
     def measured_minutes(self) -> float | None:
-        """GPU minutes the model in the folder took, its share where several were trained side by side."""
+        """GPU minutes the model in the folder took, its share where several of its shape were trained side by side.
+
+        None where there is no model, or where other trainings used the GPU at the same time.
+        """
         file = self.folder / "evaluation.json"
         if not file.exists():
             return None
         facts = read_json(file)
         try:
-            return facts["seconds"] / len(facts["stack"]) / 60
+            return None if facts.get("shared") else facts["seconds"] / len(facts["stack"]) / 60
         except (KeyError, TypeError, ZeroDivisionError):
             raise FileError(f"{file} does not say how long training took. Publish the run again.") from None
 

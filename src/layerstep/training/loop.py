@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -52,6 +52,26 @@ def train(
     the very bits an uninterrupted run has on the same machine. `fused` asks for the hand-written kernels or
     refuses them (None: where they fit).
     """
+    steps = training(run, out, device, resume, checkpoint_seconds, snapshots, on_log, progress, fused)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def training(
+    run: Run | Sequence[Run],
+    out: str | os.PathLike,
+    device: str | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 60.0,
+    snapshots: Sequence[float] = (0.12, 0.3, 0.6),
+    on_log: Callable[[Record], None] | None = None,
+    progress: bool = False,
+    fused: bool | None = None,
+) -> Generator[None, None, Any]:
+    """`train` that stops after every chunk of steps, so that several can take turns."""
     runs = [run] if isinstance(run, Run) else list(run)
     require_stackable(runs)
     require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
@@ -65,7 +85,7 @@ def train(
         checkpoint = load_checkpoint(folder / CHECKPOINTS, runs) if resume else None
         if checkpoint is not None:
             engine.restore(checkpoint[1], checkpoint[0])
-        _Loop(engine, folder, folders, checkpoint_seconds, snapshots, on_log).run(progress)
+        yield from _Loop(engine, folder, folders, checkpoint_seconds, snapshots, on_log).run(progress)
     models = [engine.gpt(s) for s in range(len(runs))]
     return models[0] if isinstance(run, Run) else models
 
@@ -113,7 +133,7 @@ class _Loop:
         self.began = time.monotonic() - self.seconds
         self.words = ""
 
-    def run(self, progress: bool) -> None:
+    def run(self, progress: bool) -> Iterator[None]:
         saved = time.monotonic()
         with show_progress(self.total, self.engine.step, progress) as show:
             while self.engine.step < self.total:
@@ -130,6 +150,7 @@ class _Loop:
                 if self.engine.step < self.total and time.monotonic() - saved >= self.checkpoint_seconds:
                     self._checkpoint()
                     saved = time.monotonic()
+                yield
             self._flush()
             show(self.engine.step, self.words)
             self._checkpoint()

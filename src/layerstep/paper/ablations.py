@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from layerstep.paper import convergence
@@ -39,8 +38,8 @@ def attention(found: Found, kind: str) -> Artefact | None:
     if not there:
         return None
     what = {
-        "linear": "attention is the plain product of queries and keys, nothing divides it",
-        "linear-mean": "the product of queries and keys is divided by the number of visible keys (ours)",
+        "linear": "the plain product of queries and keys, divided by nothing",
+        "linear-mean": "the product of queries and keys, divided by the number of visible keys",
     }[kind]
 
     def compute(_: Data) -> Data:
@@ -53,12 +52,12 @@ def attention(found: Found, kind: str) -> Artefact | None:
 
     return Artefact(
         name=f"attention-{kind}",
-        title=f"Without softmax: {what.split(',')[0]} ({'Figure 8' if kind == 'linear' else 'ours, beside Figure 8'})",
+        title=f"Without softmax: {what} ({'Figure 8' if kind == 'linear' else 'ours, beside Figure 8'})",
         caption=(
-            f"The same training with linear attention: {what}. Each row is one law of inputs: error by layer, the four "
-            "solvers by step, and the step of each solver most similar to each layer. The paper: no solver's "
-            "best-matching step is a straight line for all three laws, as it takes the softmax to divide by row sums. "
-            + steps_caption(found[there[0]]) + lengths(there, found) + absent(names, found)
+            f"The same model with linear attention: its weights are {what}. Above, a row a law of inputs: error by "
+            "layer, beside the four solvers by step; the dashed line is the model's last layer at the longest context. "
+            "Below: best-matching steps. The paper: without softmax no solver's best-matching step is a straight line "
+            "for all three laws. " + steps_caption(found[there[0]]) + lengths(there, found) + absent(names, found)
         ),
         config=config(there),
         compute=compute,
@@ -70,21 +69,19 @@ def attention(found: Found, kind: str) -> Artefact | None:
 
 
 def draw_attention(data: Data) -> Figure:
-    models = data["models"]
-    with figure(15.5, 3.1 * len(models)) as fig:
-        grid = fig.add_gridspec(len(models), 6, width_ratios=[1] * 5 + [1.7])
-        for row, model in enumerate(models.values()):
-            first = fig.add_subplot(grid[row, 0])
-            others = [fig.add_subplot(grid[row, column], sharey=first) for column in range(1, 5)]
-            for ax in others:
-                ax.tick_params(labelleft=False)
-            convergence_row(
-                np.array([first, *others]), model, data["curves"][model["setting"]], TITLES[model["setting"]]
-            )
-            last = fig.add_subplot(grid[row, 5])
-            trajectories(last, model)
-        handles = fig.axes[0].get_legend_handles_labels()
-        fig.legend(*handles, loc="outside lower center", ncols=len(handles[0]))
+    """Above: errors by layer and by step, a row a law. Below: best-matching steps, the laws side by side."""
+    models = data["models"].values()
+    with figure(10.8, 2.3 * len(models) + 3.4) as fig:
+        halves: Any = fig.subfigures(2, 1, height_ratios=(2.3 * len(models), 3.4))
+        above, below = halves
+        rows = above.subplots(len(models), 1 + len(PAPER_SOLVERS), sharey="row", squeeze=False)
+        for axes, model in zip(rows, models, strict=True):
+            convergence_row(axes, model, data["curves"][model["setting"]], TITLES[model["setting"]])
+        handles = rows[0, 0].get_legend_handles_labels()
+        above.legend(*handles, loc="outside lower center", ncols=len(handles[0]))
+        for ax, model in zip(below.subplots(1, len(models), squeeze=False)[0], models, strict=True):
+            trajectories(ax, model, columns=1)
+            ax.set_title(TITLES[model["setting"]])
     return fig
 
 

@@ -27,7 +27,7 @@ def heads(found: Found) -> Artefact | None:
         found,
         [(1, "heads-1"), (2, "heads-2"), (4, "heads-4"), (8, "")],
         name="heads",
-        axis="attention heads",
+        axis="number of attention heads",
         where="Figure 9a",
         says="The paper: the error does not depend on the number of heads, and R² stays close to 1.",
     )
@@ -38,7 +38,7 @@ def width(found: Found) -> Artefact | None:
         found,
         [(32, "width-32"), (64, "width-64"), (128, "width-128"), (256, ""), (512, "width-512")],
         name="width",
-        axis="width of the model",
+        axis="width",
         where="Figure 9b",
         says="The paper: the error falls quickly with the width, then stays near exact kernel ridge regression.",
     )
@@ -55,9 +55,10 @@ def _capacity(found: Found, runs: list[tuple[int, str]], *, name: str, axis: str
         name=name,
         title=f"Does it depend on the {axis}? ({where})",
         caption=(
-            f"Models on the sphere that differ in the {axis} only. Left: mean squared error of the model's own answer "
-            "with 40 examples (whiskers: 95 % over prompts; all models see the same), and that of exact kernel ridge "
-            "regression. Right: how straight the line of best-matching Richardson steps is (R², layers 2 to 10). "
+            f"The model of the other figures on the sphere with another {axis}. Left: mean squared error of its own "
+            "answer with 40 examples (whiskers: 95 % over prompts, which are the same for all), and that of exact "
+            "kernel ridge regression. Right: how straight the line of best-matching Richardson steps is (R², layers 2 "
+            "to 10, whiskers: 95 % over prompts). "
             f"{says}{lengths(list(there.values()), found)}{absent([run for _, run in runs], found)}"
         ),
         config=config(list(there.values()), sizes=there, axis=axis),
@@ -83,7 +84,7 @@ def draw_capacity(data: Data) -> Figure:
         value = np.array([found["r2"] for found in r2])
         reach = [value - [found["r2_low"] for found in r2], [found["r2_high"] for found in r2] - value]
         right.errorbar(sizes, value, np.maximum(reach, 0), color=ORANGE, marker="s", capsize=2)
-        right.set(ylabel="R² of best Richardson step", ylim=(min(0.5, value.min() - 0.1), 1.02))
+        right.set(ylabel="R² of best Richardson step", ylim=(np.nanmin([0.6, *value]) - 0.1, 1.02))
         for ax in (left, right):
             ax.set(xscale="log", xlabel=data["axis"])
             ax.set_xticks(sizes, [str(size) for size in sizes])

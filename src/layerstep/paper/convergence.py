@@ -68,10 +68,11 @@ def draw_curves(ax: Axes, x: Sequence[float], mse: Sequence[Sequence[float]], co
 
 
 def error_axis(ax: Axes) -> None:
-    """A logarithmic axis of mean squared errors with plain numbers at 1, 2 and 5 of every decade there is."""
+    """A logarithmic axis of mean squared errors with plain numbers: 1, 2 and 5 of a decade, 1 where there are many."""
     ax.set(ylabel="mean squared error", yscale="log")
     low, high = ax.get_ylim()
-    ticks = [digit * 10.0**power for power in range(-4, 2) for digit in (1, 2, 5)]
+    digits = (1, 2, 5) if high < 2000 * low else (1,)
+    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in digits]
     ticks = [tick for tick in ticks if low <= tick <= high]
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()

@@ -53,10 +53,10 @@ class Section:
 
 
 def inline_svg(text: str, title: str) -> str:
-    """A figure's SVG to stand inside the page, as wide as it was drawn and no wider than the page."""
+    """A figure's SVG to stand inside the page: as wide as it was drawn (--drawn) and no wider than the page."""
     text = text[text.index("<svg") :]
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
-    text = re.sub(r'(<svg[^>]*?) width="([^"]*)"', r'\1 style="max-width: \2"', text, count=1)
+    text = re.sub(r'(<svg[^>]*?) width="([^"]*)"', r'\1 style="--drawn: \2"', text, count=1)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     return text.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
 
@@ -74,7 +74,7 @@ def render(
     made."""
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["shown"] = shown
-    environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–-]+", cell))
+    environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–\-\[\] ]+", cell))
     source = resources.files("layerstep.paper")
     template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
     counts = Counter(row.outcome for row in rows)

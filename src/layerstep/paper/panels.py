@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
+from matplotlib.ticker import MaxNLocator
 
 from layerstep.paper.artefact import Data
 from layerstep.paper.convergence import draw_curves, draw_solvers, error_axis
@@ -65,15 +66,17 @@ def trajectory(
     layers, found = np.array(model["layers"][1:]), model["solvers"][solver]
     mean, sd = np.array(found["mean"]), np.array(found["sd"])
     if band:
-        ax.fill_between(layers, np.maximum(mean - sd, 0), mean + sd, color=color, alpha=0.12, linewidth=0)
+        low, high = (np.clip(edge, 0, found["steps"][-1]) for edge in (mean - sd, mean + sd))
+        ax.fill_between(layers, low, high, color=color, alpha=0.12, linewidth=0)
     ax.plot(layers, mean, dash, color=color, marker="o", markersize=3.5, label=label)
     inside = layers[(layers >= model["range"][0]) & (layers <= model["range"][1])]
     ax.plot(inside, found["intercept"] + found["slope"] * inside, color=color, linewidth=0.8)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="layer", ylabel="best-matching step", ylim=(0, 1.04 * max(ax.dataLim.ymax, 1)))
 
 
-def trajectories(ax: Axes, model: Data) -> None:
-    """Best-matching steps of the four solvers in one panel, its legend below."""
+def trajectories(ax: Axes, model: Data, columns: int = 2) -> None:
+    """Best-matching steps of the four solvers in one panel, its legend of so many columns below."""
     for solver, found in model["solvers"].items():
         trajectory(ax, model, solver, label=f"{LABELS[solver]}, R² = {found['r2']:.3f}")
-    ax.legend(fontsize=7, loc="upper left", bbox_to_anchor=(-0.02, -0.2), ncols=2)
+    ax.legend(fontsize=7, loc="upper left", bbox_to_anchor=(-0.02, -0.2), ncols=columns)

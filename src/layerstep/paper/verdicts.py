@@ -172,9 +172,9 @@ def draw(data: Data) -> Figure:
     """The unexplained fraction of every family on every layer: dark is close, and only a dark row is a candidate."""
     shown = {name: found for name, found in data.items() if "families" in found}
     names = sorted({family for found in shown.values() for family in found["families"]})
-    columns = min(3 if len(shown) <= 12 else 4, len(shown))
+    columns = min(4, len(shown))
     lines = math.ceil(len(shown) / columns)
-    with figure(3.2 * columns + 1.8, 2.9 * lines) as fig:
+    with figure(2.3 * columns + 1.6, 2.9 * lines) as fig:
         scale = LogNorm(vmin=1e-3, vmax=1, clip=True)
         axes = np.atleast_1d(fig.subplots(lines, columns, sharey=True, squeeze=False)).flatten()
         for ax, (name, found) in zip(axes, shown.items(), strict=False):
@@ -187,11 +187,12 @@ def draw(data: Data) -> Figure:
             ax.set_title(f"{name}\n{found['headline']}", fontsize=8.5)
             ax.set_yticks(np.arange(len(names)), names, fontsize=6.5)
             ax.set_xticks(layers[:: max(1, len(layers) // 6)])
-            ax.set_xlabel("layer")
             ax.grid(False)
         for ax in axes[len(shown) :]:
             ax.remove()
-        fig.colorbar(image, ax=list(axes[: len(shown)]), label="unexplained fraction U", shrink=0.9)
+        fig.supxlabel("layer", fontsize=9)
+        place = {"location": "top", "aspect": 60, "shrink": 0.6, "pad": 0.07 / lines}
+        fig.colorbar(image, ax=list(axes[: len(shown)]), label="unexplained fraction U", **place)
     return fig
 
 

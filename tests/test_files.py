@@ -87,3 +87,11 @@ def test_the_commit_of_somebody_elses_repository_is_not_recorded(tmp_path, monke
     (tmp_path / place).mkdir(parents=True)
     monkeypatch.setattr(layerstep.files, "__file__", str(tmp_path / place / "files.py"))
     assert (provenance()["commit"] != "unknown") == known
+
+
+def test_an_archive_knows_the_commit_it_was_made_from(tmp_path, monkeypatch):
+    monkeypatch.setattr(layerstep.files, "__file__", str(tmp_path / "files.py"))
+    (tmp_path / "commit.txt").write_text("$Format:%H$\n")  # as it lies in a clone
+    assert provenance()["commit"] == "unknown"
+    (tmp_path / "commit.txt").write_text("0123456789abcdef0123456789abcdef01234567\n")
+    assert provenance()["commit"] == "0123456789"

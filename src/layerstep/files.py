@@ -146,16 +146,18 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """The commit of this package's own repository: in a repository of somebody else's it has none."""
+    """The commit of this package's own repository, or the one an archive of it was made from (`git archive` fills
+    commit.txt); in a repository of somebody else's it has none."""
     here = FilePath(__file__).resolve().parent
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(here), *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
 
-    try:
-        if FilePath(git("rev-parse", "--show-toplevel")).resolve() / "src" / "layerstep" != here:
-            return "unknown"
-        return git("describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        if FilePath(git("rev-parse", "--show-toplevel")).resolve() / "src" / "layerstep" == here:
+            return git("describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
+    with contextlib.suppress(OSError):
+        written = (here / "commit.txt").read_text(encoding="utf-8").strip()
+        return "unknown" if written.startswith("$") else written[:10]
+    return "unknown"

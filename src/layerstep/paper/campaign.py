@@ -105,7 +105,8 @@ def campaign(
                 keep = each.name in LAWS
                 published.append(beside.submit(publish, folder, each.name, place, weights=keep, shared=shared))
 
-        take_turns([_training(home, group, show=group is begun[0]) for group in begun], done)
+        lanes = 1 if len(begun) > 1 else 4
+        take_turns([_training(home, group, lanes, show=group is begun[0]) for group in begun], done)
         folders = [_say(future, say) for future in published]
     if failed:
         raise failed[0]
@@ -116,7 +117,7 @@ def _folder(home: FilePath, group: Sequence[Wanted]) -> FilePath:
     return home / "-".join(each.run.identity for each in group)
 
 
-def _training(home: FilePath, group: Sequence[Wanted], show: bool) -> Iterator[None]:
+def _training(home: FilePath, group: Sequence[Wanted], lanes: int, show: bool) -> Iterator[None]:
     folder = _folder(home, group)
     return training(
         [each.run for each in group],
@@ -124,6 +125,7 @@ def _training(home: FilePath, group: Sequence[Wanted], show: bool) -> Iterator[N
         resume=(folder / "runs.json").exists(),
         checkpoint_seconds=CHECKPOINT_SECONDS,
         progress=show,
+        lanes=lanes,
     )
 
 

@@ -21,10 +21,11 @@ class Engine:
     """S runs of one shape, side by side. `advance` takes steps; `state` is all that a resumed run needs.
 
     Nothing in a step waits for the device: prompts, rates and the curriculum's lengths of CHUNK steps lie on the
-    device, and a step reads its own by a counter that lives there too.
+    device, and a step reads its own by a counter that lives there too. `lanes` of the hand-written kernels fill each
+    other's gaps; where other trainings do that, one is enough.
     """
 
-    def __init__(self, runs: Sequence[Run], device: torch.device, fused: bool | None = None) -> None:
+    def __init__(self, runs: Sequence[Run], device: torch.device, fused: bool | None = None, lanes: int = 4) -> None:
         require_stackable(runs)
         self.runs, self.device, self.step = list(runs), device, 0
         run = runs[0]
@@ -43,7 +44,7 @@ class Engine:
         if self.fused:
             from layerstep.training.fused.network import FusedNetwork
 
-            self.network = FusedNetwork(run, self.layout, self.weights, self.gradient)
+            self.network = FusedNetwork(run, self.layout, self.weights, self.gradient, lanes)
             self.adamw = self.network.update
         else:
             self.network = PlainNetwork(gpt.to(device), self.layout, self.weights, self.gradient, run.precision)

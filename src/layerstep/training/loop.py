@@ -70,8 +70,9 @@ def training(
     on_log: Callable[[Record], None] | None = None,
     progress: bool = False,
     fused: bool | None = None,
+    lanes: int = 4,
 ) -> Generator[None, None, Any]:
-    """`train` that stops after every chunk of steps, so that several can take turns."""
+    """`train` that stops after every chunk of steps, so that several can take turns. `lanes`: see Engine."""
     runs = [run] if isinstance(run, Run) else list(run)
     require_stackable(runs)
     require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
@@ -81,7 +82,7 @@ def training(
     folders = [folder] if isinstance(run, Run) else [folder / each.name for each in runs]
     _claim(folder, runs, resume, where)
     with torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
-        engine = Engine(runs, where, fused)
+        engine = Engine(runs, where, fused, lanes)
         checkpoint = load_checkpoint(folder / CHECKPOINTS, runs) if resume else None
         if checkpoint is not None:
             engine.restore(checkpoint[1], checkpoint[0])

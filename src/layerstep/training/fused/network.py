@@ -14,8 +14,6 @@ from layerstep.training.fused.lane import Lane, side_by_side, split
 from layerstep.training.fused.linear import dtype_of_products, weight_gradient
 from layerstep.training.stack import Layout
 
-LANES = 4  # on an H200; benchmarks/training_kernels.py times others
-
 
 class FusedNetwork:
     """gradient ← ∂ loss / ∂ weights, for S models whose weights are the rows of one buffer.
@@ -24,7 +22,7 @@ class FusedNetwork:
     Forward and backward go in lanes. Gradients of the weights wait until their end: then all layers make one launch.
     """
 
-    def __init__(self, run: Run, layout: Layout, weights: Tensor, gradient: Tensor, lanes: int = LANES) -> None:
+    def __init__(self, run: Run, layout: Layout, weights: Tensor, gradient: Tensor, lanes: int = 1) -> None:
         self.weights, self.low = weights, weights.to(dtype_of_products(weights.device))
         self.heads, self.kind, self.layers = run.model.heads, run.model.attention, run.model.layers
         self.T = 2 * (run.task.N + 1)

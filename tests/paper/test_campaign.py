@@ -9,10 +9,12 @@ from layerstep.errors import InputError
 from layerstep.files import read_json
 from layerstep.paper import campaign as module
 from layerstep.paper import publish as publishing
-from layerstep.paper.campaign import Wanted, campaign, groups, minutes_of
+from layerstep.paper.campaign import Clock, Wanted, campaign, groups, minutes_of
 from layerstep.paper.predictions import Predictions
 from layerstep.paper.runs import RUNS
 from layerstep.training import PRESETS, Diverged
+from layerstep.training.sampling import CHUNK
+from layerstep.training.turns import take_turns
 
 
 def read(*names):
@@ -39,15 +41,6 @@ def test_side_by_side_is_estimated_as_faster_than_one_after_another():
     assert alone == pytest.approx(RUNS["sphere"].gpu_minutes + module.PUBLISHING)
     assert alone < both < 2 * alone
     assert minutes_of(read("sphere:fast")) < alone / 4
-
-
-def test_nothing_is_begun_that_does_not_fit(tmp_path):
-    said = []
-    written = campaign(["sphere", "width-512"], minutes=1.0, home=tmp_path, say=said.append)
-    assert written == []
-    assert not list(tmp_path.iterdir())
-    assert len(said) == 2
-    assert all("not begun" in words for words in said)
 
 
 @pytest.fixture
@@ -87,6 +80,44 @@ def test_groups_that_take_turns_end_with_the_weights_they_have_alone(tmp_path, s
     assert read_json(both / "evaluation.json")["shared"] == ["uniform"]
     assert "the GPU shared with 1 of other shapes" in (both / "README.md").read_text()
     assert "shared" not in (alone / "README.md").read_text()
+
+
+def test_what_time_stops_goes_on_in_the_next_call_to_the_same_weights(tmp_path, small, monkeypatch):
+    monkeypatch.setattr(module, "SIDE_BY_SIDE", 1)
+    said, places = [], {"home": tmp_path / "runs", "results": tmp_path / "results"}
+    monkeypatch.setattr(Clock, "is_over", property(lambda clock: clock.rest < clock.steps))  # after some chunks
+    change = {"steps": 6 * CHUNK}
+    once = [Wanted(each.name, each.run.override(**change)) for each in map(Wanted.read, ["uniform", "gaussian"])]
+    monkeypatch.setattr(Wanted, "read", staticmethod(lambda name: next(each for each in once if each.name == name)))
+    assert campaign(["uniform", "gaussian"], **places, say=said.append) == []
+    assert sum("time is up" in words for words in said) == 2
+    monkeypatch.setattr(Clock, "is_over", False)
+    folders = campaign(["uniform", "gaussian"], **places, say=said.append)
+    whole = campaign(["uniform"], home=tmp_path / "whole", results=tmp_path / "other", say=said.append)
+    assert (folders[0] / "model.safetensors").read_bytes() == (whole[0] / "model.safetensors").read_bytes()
+
+
+def test_the_first_goes_before_the_others_where_time_is_short():
+    first = read("sphere")
+    assert not Clock(first, None).presses
+    assert not Clock(first, minutes_of(first) + 1).presses
+    clock = Clock(first, minutes_of(first) / 2)
+    assert clock.presses
+    clock.see({"step": first[0].run.steps})
+    assert not clock.presses
+    order, late = [], True
+
+    def training(name, chunks):
+        for _ in range(chunks):
+            order.append(name)
+            yield
+
+    def on_end(index, error):
+        nonlocal late
+        late = False
+
+    take_turns([training("a", 3), training("b", 2)], on_end, may_go=lambda index: index == 0 or not late)
+    assert "".join(order) == "aaabb"
 
 
 def test_one_that_diverges_does_not_take_the_others_with_it(tmp_path, small, monkeypatch):

@@ -1,26 +1,28 @@
 """python -m layerstep.paper.campaign sphere heads-2:fast width-64:fast --minutes 25: train runs and publish them.
 
 NAME is trained as listed, NAME:PRESET on that preset's schedule. Models of one shape and length share their launches,
-all others take turns on the GPU; each is published when it is done, while the rest go on. What does not fit into the
-minutes is not begun; what was interrupted goes on from its last checkpoint. Needs a GPU to be of use, and no package
-that training does not need.
+all others take turns on the GPU; each is published when it is done, while the rest go on. After the minutes given
+all stop, and the same command goes on from there; where time is short the first group goes before the others. Needs a
+GPU to be of use, and no package that training does not need.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path as FilePath
+from typing import Any
 
 from layerstep.errors import LayerstepError, require, require_choice, require_positive
 from layerstep.paper.publish import publish
 from layerstep.paper.runs import LAWS, RUNS, together
 from layerstep.training import PRESETS, Model, Run
 from layerstep.training.loop import training
-from layerstep.training.turns import take_turns
+from layerstep.training.turns import Training, take_turns
 
 SIDE_BY_SIDE = 4  # more save little: launches are then a tenth of a step
 PUBLISHING = 0.4  # minutes a model, measured on one H200: probes, errors, predictions
@@ -79,52 +81,84 @@ def campaign(
     require(each_once, "names", list(names), "at least one, each once")
     if minutes is not None:
         require_positive(minutes=minutes)
-    begun: list[list[Wanted]] = []
-    total = 0.0
-    for group in groups(wanted):
-        words, needed = ", ".join(each.name for each in group), minutes_of(group)
-        if minutes is not None and total + needed > minutes:
-            say(f"{words}: about {needed:.0f} minutes, {minutes - total:.0f} are left: not begun")
-            continue
-        say(f"{words}: about {needed:.0f} minutes on one H200")
-        begun.append(group)
-        total += needed
-    start, published, failed = time.monotonic(), [], []
+    found = groups(wanted)
+    for group in found:
+        say(f"{_words(group)}: about {minutes_of(group):.0f} minutes on an H200 of its own")
+    clock, published, failed = Clock(found[0], minutes), [], []
     with ThreadPoolExecutor(1) as beside:
 
-        def done(index: int, error: LayerstepError | None) -> None:
+        def on_end(index: int, error: LayerstepError | None) -> None:
+            group = found[index]
+            if index == 0:
+                clock.rest = 0
             if error is not None:
-                say(f"{', '.join(each.name for each in begun[index])}: {error}")
+                say(f"{_words(group)}: {error}")
                 failed.append(error)
                 return
-            shared = [each.name for group in begun for each in group if group is not begun[index]]
-            for each in begun[index]:
-                say(f"{each.name}: trained after {(time.monotonic() - start) / 60:.1f} minutes")
-                folder = _folder(home, begun[index]) / each.run.name
-                place = results / each.name if results else None
+            say(f"{_words(group)}: trained after {clock.minutes:.1f} minutes")
+            shared = [each.name for other in found for each in other if other is not group]
+            for each in group:
+                folder, place = _folder(home, group) / each.run.name, results / each.name if results else None
                 keep = each.name in LAWS
                 published.append(beside.submit(publish, folder, each.name, place, weights=keep, shared=shared))
 
-        lanes = 1 if len(begun) > 1 else 4
-        take_turns([_training(home, group, lanes, show=group is begun[0]) for group in begun], done)
+        lanes = 1 if len(found) > 1 else 4
+        trainings = [_training(home, group, lanes, clock.see if group is found[0] else None) for group in found]
+        late = take_turns(
+            trainings, on_end, may_go=lambda i: i == 0 or not clock.presses, time_is_up=lambda: clock.is_over
+        )
+        for index in late:
+            say(f"{_words(found[index])}: stopped, time is up. The same command goes on.")
         folders = [_say(future, say) for future in published]
     if failed:
         raise failed[0]
     return folders
 
 
+class Clock:
+    """How much time has gone, and whether the first group needs all that is left."""
+
+    def __init__(self, first: Sequence[Wanted], minutes: float | None) -> None:
+        self.start, self.limit = time.monotonic(), math.inf if minutes is None else minutes
+        self.rest = self.steps = first[0].run.steps
+        self.minutes_a_step = 1.05 * together([RUNS[each.name] for each in first]) / 60_000  # estimated, to be safe
+
+    @property
+    def minutes(self) -> float:
+        return (time.monotonic() - self.start) / 60
+
+    @property
+    def is_over(self) -> bool:
+        return self.minutes >= self.limit
+
+    @property
+    def presses(self) -> bool:
+        return self.rest > 0 and self.minutes + self.rest * self.minutes_a_step > self.limit
+
+    def see(self, record: dict[str, Any]) -> None:
+        """Read the first group's log."""
+        self.rest = self.steps - record["step"]
+
+
+def _words(group: Sequence[Wanted]) -> str:
+    return ", ".join(each.name for each in group)
+
+
 def _folder(home: FilePath, group: Sequence[Wanted]) -> FilePath:
     return home / "-".join(each.run.identity for each in group)
 
 
-def _training(home: FilePath, group: Sequence[Wanted], lanes: int, show: bool) -> Iterator[None]:
+def _training(
+    home: FilePath, group: Sequence[Wanted], lanes: int, see: Callable[[dict[str, Any]], None] | None
+) -> Training:
     folder = _folder(home, group)
     return training(
         [each.run for each in group],
         folder,
         resume=(folder / "runs.json").exists(),
         checkpoint_seconds=CHECKPOINT_SECONDS,
-        progress=show,
+        on_log=see,
+        progress=see is not None,
         lanes=lanes,
     )
 
@@ -138,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     presets, listed = " or ".join(SCHEDULES), ", ".join(RUNS)
     parser.add_argument("names", nargs="+", metavar="NAME[:PRESET]", help=f"preset: {presets}; runs: {listed}")
-    parser.add_argument("--minutes", type=float, help="begin nothing that would take longer than this in all")
+    parser.add_argument("--minutes", type=float, help="stop after this time, to go on in another call")
     parser.add_argument("--home", type=FilePath, default=FilePath("runs"), help="where training keeps its files")
     parser.add_argument("--results", type=FilePath, help="where results go (results/models of this clone)")
     options = vars(parser.parse_args())

@@ -72,7 +72,10 @@ def training(
     fused: bool | None = None,
     lanes: int = 4,
 ) -> Generator[None, None, Any]:
-    """`train` that stops after every chunk of steps, so that several can take turns. `lanes`: see Engine."""
+    """`train` that stops after every chunk of steps, so that several can take turns. `lanes`: see Engine.
+
+    Closed before its end it writes a checkpoint.
+    """
     runs = [run] if isinstance(run, Run) else list(run)
     require_stackable(runs)
     require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
@@ -151,7 +154,11 @@ class _Loop:
                 if self.engine.step < self.total and time.monotonic() - saved >= self.checkpoint_seconds:
                     self._checkpoint()
                     saved = time.monotonic()
-                yield
+                try:
+                    yield
+                except GeneratorExit:
+                    self._checkpoint()
+                    raise
             self._flush()
             show(self.engine.step, self.words)
             self._checkpoint()

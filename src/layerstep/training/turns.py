@@ -6,24 +6,38 @@ Models of different shapes cannot share launches, but small ones leave most of a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
 
 import torch
 
 from layerstep.errors import LayerstepError
 
+#: What `layerstep.training.loop.training` makes.
+Training = Generator[None, None, Any]
 
-def take_turns(trainings: Sequence[Iterator[None]], on_end: Callable[[int, LayerstepError | None], None]) -> None:
-    """Advance every training to its end; `on_end` is told the index of each, and the error that ended it, if any."""
+
+def take_turns(
+    trainings: Sequence[Training],
+    on_end: Callable[[int, LayerstepError | None], None],
+    *,
+    may_go: Callable[[int], bool] = lambda index: True,
+    time_is_up: Callable[[], bool] = lambda: False,
+) -> list[int]:
+    """Advance every training to its end, or until time is up: then they are closed, and their indices returned.
+
+    `on_end` is told the index of each that ended, and the error that ended it, if any. A training waits while it
+    may not go; one of them must be free to go at any time.
+    """
     cuda = torch.cuda.is_available()
     streams = [torch.cuda.Stream() if cuda else None for _ in trainings]
     going = dict(enumerate(trainings))
-    while going:
-        for index, training in list(going.items()):
+    while going and not time_is_up():
+        for index in [index for index in going if may_go(index)]:
             error = None
             try:
                 with torch.cuda.stream(streams[index]) if cuda else contextlib.nullcontext():
-                    next(training)
+                    next(going[index])
                 continue
             except StopIteration:
                 pass
@@ -31,3 +45,7 @@ def take_turns(trainings: Sequence[Iterator[None]], on_end: Callable[[int, Layer
                 error = found
             del going[index]
             on_end(index, error)
+    for index, training in going.items():
+        with torch.cuda.stream(streams[index]) if cuda else contextlib.nullcontext():
+            training.close()
+    return list(going)

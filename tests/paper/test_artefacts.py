@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import scipy.linalg
 
 import layerstep as ls
 from layerstep.paper import cg_precision, conditioning, convergence, noise
+from layerstep.paper.artefact import kept
 from layerstep.paper.quoted import SIGMA_TEST, Row
 from layerstep.paper.settings import CONTEXTS, SETTINGS, evaluation_prompts
 
@@ -23,10 +23,10 @@ SMALL = [
 
 @pytest.mark.parametrize("artefact", SMALL, ids=lambda artefact: artefact.name)
 def test_an_artefact_is_numbers_figure_and_csv_and_is_not_made_twice(artefact, tmp_path):
-    assert artefact.load(tmp_path) is None
-    result = artefact.make(tmp_path)
+    result, found = artefact.result(tmp_path)
+    assert not found
     assert {file.suffix for file in tmp_path.iterdir()} == {".json", ".csv", ".svg", ".pdf", ".png"}
-    assert json.loads(json.dumps(result)) == artefact.load(tmp_path)
+    assert artefact.result(tmp_path) == (result, True)
     assert result["provenance"]["torch"]
     with open(tmp_path / f"{artefact.name}.csv") as file:
         header, *lines = csv.reader(file)
@@ -36,8 +36,22 @@ def test_an_artefact_is_numbers_figure_and_csv_and_is_not_made_twice(artefact, t
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"identity": "other"}'])
 def test_a_broken_or_foreign_result_is_made_anew(damage, tmp_path):
-    (tmp_path / f"{SMALL[0].name}.json").write_text(damage)
-    assert SMALL[0].load(tmp_path) is None
+    file = tmp_path / "numbers.json"
+    file.write_text(damage)
+    result, found = kept(file, {"n": 1}, ("tasks",), lambda: {"answer": 42})
+    assert not found
+    assert kept(file, {"n": 1}, ("tasks",), dict) == (result, True)
+    assert kept(file, {"n": 2}, ("tasks",), dict)[0]["data"] == {}
+
+
+def test_an_artefact_whose_figure_is_gone_is_made_anew(tmp_path):
+    artefact = SMALL[-1]
+    artefact.result(tmp_path)
+    (tmp_path / f"{artefact.name}.svg").unlink()
+    said = []
+    assert not artefact.result(tmp_path, said.append)[1]
+    assert said == [artefact.title]
+    assert (tmp_path / f"{artefact.name}.svg").is_file()
 
 
 def test_solver_panels_show_the_errors_of_the_solvers():

@@ -19,6 +19,7 @@ from layerstep.paper.trained import (
     absent,
     config,
     lengths,
+    of_models,
     rows_steps,
     steps_caption,
     summary_steps,
@@ -43,12 +44,9 @@ def attention(found: Found, kind: str) -> Artefact | None:
     }[kind]
 
     def compute(_: Data) -> Data:
-        settings = {"sequences": EVALUATION_SEQUENCES, "budget": convergence.BUDGET}
-        curves = {found[name]["setting"] for name in there}
-        return {
-            "models": {name: found[name] for name in there},
-            "curves": {setting: convergence.compute({"setting": setting, **settings}) for setting in sorted(curves)},
-        }
+        models = {name: found[name] for name in there}
+        settings, of = [model["setting"] for model in models.values()], (EVALUATION_SEQUENCES, convergence.BUDGET)
+        return {"models": models, "curves": {setting: convergence.curves(setting, *of) for setting in settings}}
 
     return Artefact(
         name=f"attention-{kind}",
@@ -57,7 +55,7 @@ def attention(found: Found, kind: str) -> Artefact | None:
             f"The same model with linear attention: its weights are {what}. Above, a row a law of inputs: error by "
             "layer, beside the four solvers by step; the dashed line is the model's last layer at the longest context. "
             "Below: best-matching steps. The paper: without softmax no solver's best-matching step is a straight line "
-            "for all three laws. " + steps_caption(found[there[0]]) + lengths(there, found) + absent(names, found)
+            "for all three laws. " + steps_caption([found[there[0]]]) + lengths(there, found) + absent(names, found)
         ),
         config=config(there),
         compute=compute,
@@ -109,24 +107,21 @@ def kernel(found: Found) -> Artefact | None:
     """Best-matching steps with the arc-cosine kernel beside those with the Gaussian one."""
     if "arccos1" not in found:
         return None
-    names = [twin(found, ["arccos1"]), "arccos1"]
-    there = [name for name in names if name in found]
-    return Artefact(
+    return of_models(
+        found,
+        [twin(found, ["arccos1"]), "arccos1"],
         name="steps-kernel",
         title="Another kernel: best-matching steps with the arc-cosine kernel",
-        caption=(
+        caption=lambda models: (
             "The paper trains once more with functions drawn from the arc-cosine kernel and finds the likeness to "
             "Richardson weaker: fewer layers are most similar to it, and the line is less straight. "
-            + steps_caption(found["arccos1"]) + lengths(there, found) + absent(names, found)
+            + steps_caption(models)
         ),
-        config=config(there),
-        compute=lambda _: {name: found[name] for name in there},
         draw=draw_side_by_side,
         table=table_steps,
         summary=summary_kernel,
         rows=lambda data: rows_steps({"model": "arccos1", "models": data, "seeds": {}}),
-        rooms=ROOMS,
-    )  # fmt: skip
+    )
 
 
 def draw_side_by_side(data: Data) -> Figure:
@@ -153,21 +148,15 @@ def summary_kernel(data: Data) -> tuple[list[str], list[list[str]]]:
 
 
 def depth(found: Found) -> Artefact | None:
-    names = ["sphere-24", "sphere-24-v2"]
-    there = [name for name in names if name in found]
-    if not there:
-        return None
-    return Artefact(
+    return of_models(
+        found,
+        ["sphere-24", "sphere-24-v2"],
         name="steps-depth",
         title="Twice as deep: best-matching steps of models with 24 layers (with Figure 7)",
-        caption=(
-            "The paper sees a linear trend for Richardson, clearest in the earlier layers. "
-            + steps_caption(found[there[-1]]) + lengths(there, found) + absent(names, found)
+        caption=lambda models: (
+            f"The paper sees a linear trend for Richardson, clearest in the earlier layers. {steps_caption(models)}"
         ),
-        config=config(there),
-        compute=lambda _: {name: found[name] for name in there},
         draw=draw_side_by_side,
         table=table_steps,
         summary=summary_steps,
-        rooms=ROOMS,
-    )  # fmt: skip
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import time
@@ -18,6 +19,23 @@ from layerstep.paper.quoted import Row
 
 Data = dict[str, Any]
 FIGURES = ("svg", "pdf", "png")
+
+
+def kept(
+    file: FilePath, of: Data, rooms: tuple[str, ...], compute: Callable[[], Data], *, whole: bool = True
+) -> tuple[Data, bool]:
+    """The result in `file` if it was made from `of` by the code of `rooms`, else computed and kept there; and whether
+    it was found. whole: what belongs beside it is there."""
+    identity = digest({**of, "source": source_digest(rooms)})
+    with contextlib.suppress(FileError):  # absent or broken: made anew
+        found = read_json(file)
+        if whole and isinstance(found, dict) and found.get("identity") == identity:
+            return found, True
+    start = time.perf_counter()
+    data = compute()
+    facts = {"provenance": provenance(), "seconds": time.perf_counter() - start}
+    write_json(file, {"identity": identity, "config": of, **facts, "data": data})
+    return read_json(file), False  # as the next call will read it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,31 +56,16 @@ class Artefact:
     summary: Callable[[Data], tuple[list[str], list[list[str]]]] | None = None
     rooms: tuple[str, ...] = ("tasks", "solvers", "paper")
 
-    @property
-    def identity(self) -> str:
-        return digest({"name": self.name, "config": self.config, "source": source_digest(self.rooms)})
+    def result(self, folder: FilePath, progress: Callable[[str], None] = lambda title: None) -> tuple[Data, bool]:
+        """Its result in `folder`, with CSV and figure (SVG, PDF, PNG) beside it, made if need be; and whether it was
+        found."""
+        of = {"name": self.name, **self.config}
+        whole = all((folder / f"{self.name}.{kind}").is_file() for kind in ("csv", *FIGURES))
+        return kept(folder / f"{self.name}.json", of, self.rooms, lambda: self._make(folder, progress), whole=whole)
 
-    def load(self, folder: FilePath) -> Data | None:
-        """The result in `folder` if it is there, whole and of this identity."""
-        if not all((folder / f"{self.name}.{kind}").is_file() for kind in ("csv", *FIGURES)):
-            return None
-        try:
-            result = read_json(folder / f"{self.name}.json")
-        except FileError:
-            return None
-        return result if isinstance(result, dict) and result.get("identity") == self.identity else None
-
-    def make(self, folder: FilePath) -> Data:
-        """Compute, and keep numbers, CSV and figure (SVG, PDF, PNG) in `folder`."""
-        start = time.perf_counter()
+    def _make(self, folder: FilePath, progress: Callable[[str], None]) -> Data:
+        progress(self.title)
         data = self.compute(self.config)
-        result = {
-            "name": self.name,
-            "identity": self.identity,
-            "config": self.config,
-            "provenance": provenance(),
-            "data": data,
-        }
         header, lines = self.table(data)
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -73,6 +76,4 @@ class Artefact:
         for kind in FIGURES:
             with write_aside(folder / f"{self.name}.{kind}") as aside:
                 figure.savefig(aside, format=kind, dpi=160)
-        result["seconds"] = time.perf_counter() - start
-        write_json(folder / f"{self.name}.json", result)  # last: its presence says that the rest is there
-        return result
+        return data

@@ -7,10 +7,10 @@ from pathlib import Path as FilePath
 from matplotlib.figure import Figure
 
 from layerstep.construction import construct
-from layerstep.files import digest, source_digest
-from layerstep.paper.artefact import Artefact, Data
+from layerstep.files import digest
+from layerstep.paper.artefact import Artefact, Data, kept
 from layerstep.paper.convergence import error_axis
-from layerstep.paper.measured import errors, result, similarity
+from layerstep.paper.measured import errors, similarity
 from layerstep.paper.panels import trajectory
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
 from layerstep.paper.style import BLUE, GREEN, INK, ORANGE, figure
@@ -30,8 +30,8 @@ LOOKS = {"written-1": (GREEN, ":"), "written-5": (BLUE, "--"), "written-chebyshe
 
 def numbers(folder: FilePath) -> dict[str, Data]:
     """What `measured.compute` says of a trained model, of the written ones; from `folder` where it is there."""
-    identity = {"written": WRITTEN, "setting": SETTING, "layers": LAYERS, "source": source_digest(ROOMS)}
-    return result(folder / "measured" / "written.json", identity, compute)[0]
+    of = {"written": WRITTEN, "setting": SETTING, "layers": LAYERS}
+    return kept(folder / "measured" / "written.json", of, ROOMS, compute)[0]["data"]
 
 
 def compute() -> Data:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,17 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from layerstep.paper.artefact import Artefact, Data
-from layerstep.paper.settings import CONTEXTS, SETTINGS, TITLES, evaluation_prompts
+from layerstep.paper.settings import CONTEXTS, EVALUATION_SEQUENCES, SETTINGS, TITLES, evaluation_prompts
 from layerstep.paper.style import INK, context_colors, figure
 from layerstep.solvers import PAPER_SOLVERS, SOLVERS, ConjugateGradient, exact, solve_all
 
 CG_STEPS, BUDGET = 40, 200
 
 
-def compute(config: Data) -> Data:
+@functools.lru_cache(maxsize=len(SETTINGS))  # a setting's curves stand beside several models
+def curves(setting: str, sequences: int, budget: int) -> Data:
     """Mean squared error against the noisy label by solver, context length and step, and that of exact KRR."""
-    setting, budget = config["setting"], config["budget"]
-    task, prompts = SETTINGS[setting], evaluation_prompts(setting, config["sequences"])
+    task, prompts = SETTINGS[setting], evaluation_prompts(setting, sequences)
     # Exact CG: the plain recursion's bumps from step 12 on are rounding (see the figure on CG precision).
     chosen = {**SOLVERS, "cg": ConjugateGradient(reorthogonalize=True)}
     shown = sorted({*range(min(budget, 50) + 1), *range(0, budget + 1, max(1, budget // 200)), budget})
@@ -94,12 +95,12 @@ def artefact(setting: str) -> Artefact:
         title=f"Classical solvers, step by step: {TITLES[setting]}",
         caption=(
             "Mean squared error of the four solvers the paper compares with, against the number of steps, for "
-            f"growing context length n; {TITLES[setting]} inputs, 256 sequences. The dashed line is exact kernel "
-            "ridge regression at the longest context, which all four reach in the end: what differs is how many "
-            "steps it takes."
+            f"growing context length n; {TITLES[setting]} inputs, {EVALUATION_SEQUENCES} prompts. The dashed line is "
+            "exact kernel ridge regression at the longest context, which all four reach in the end: what differs is "
+            "how many steps it takes."
         ),
-        config={"setting": setting, "sequences": 256, "budget": BUDGET},
-        compute=compute,
+        config={"setting": setting, "sequences": EVALUATION_SEQUENCES, "budget": BUDGET},
+        compute=lambda of: curves(of["setting"], of["sequences"], of["budget"]),
         draw=draw,
         table=table,
     )

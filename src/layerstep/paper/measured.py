@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import time
-from collections.abc import Callable
 from pathlib import Path as FilePath
 
 import numpy as np
 import torch
 
 from layerstep.errors import FileError, LayerstepError
-from layerstep.files import digest, provenance, read_json, source_digest, write_json
+from layerstep.files import read_json
 from layerstep.measurement import Match, layers_won, match
 from layerstep.measurement.bootstrap import resamples
-from layerstep.paper.artefact import Data
+from layerstep.paper.artefact import Data, kept
 from layerstep.paper.predictions import FILE, NOISE_SEQUENCES, Predictions
 from layerstep.paper.quoted import SIGMA_TEST
 from layerstep.paper.runs import RUNS
@@ -32,22 +30,6 @@ SHOWN = 80
 #: Steps the paper gives its solvers (three times as many at v = 2), and conjugate gradients.
 BUDGET, CG_BUDGET = 500, 100
 SEED = 1  # of the bootstrap over prompts
-
-
-def result(file: FilePath, identity: Data, compute: Callable[[], Data]) -> tuple[Data, bool]:
-    """The data in `file` if it has this identity, else computed and kept there; and whether it was found."""
-    wanted = digest(identity)
-    try:
-        found = read_json(file)
-        if isinstance(found, dict) and found.get("identity") == wanted:
-            return found["data"], True
-    except FileError:  # absent or broken: made anew
-        pass
-    start = time.perf_counter()
-    data = compute()
-    facts = {"provenance": provenance(), "seconds": time.perf_counter() - start}
-    write_json(file, {"identity": wanted, "config": identity, **facts, "data": data})
-    return read_json(file)["data"], False  # as the next call will read it
 
 
 def usable() -> tuple[list[str], dict[str, str]]:
@@ -92,10 +74,9 @@ def identity(name: str) -> Data:
     return {"model": name, "run": read_json(run.folder / "config.json")["about"]["run"], "predictions": sha}
 
 
-def measure(name: str, folder: FilePath) -> tuple[Data, bool]:
+def measure(name: str, folder: FilePath) -> Data:
     """The numbers of one model, from `folder` if they are there."""
-    of = {**identity(name), "source": source_digest(ROOMS)}
-    return result(folder / "measured" / f"{name}.json", of, lambda: compute(name))
+    return kept(folder / "measured" / f"{name}.json", identity(name), ROOMS, lambda: compute(name))[0]["data"]
 
 
 def compute(name: str) -> Data:

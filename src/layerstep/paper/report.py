@@ -49,7 +49,7 @@ def chapters(found: Found, constructed: dict[str, Data]) -> list[tuple[str, list
         ("solvers", [*(convergence.artefact(law) for law in LAWS), conditioning.ARTEFACT, cg_precision.ARTEFACT]),
         ("models", _present(
             *(errors(found, name, f"Figure {places[name][0]}") for name in here),
-            heat(found, "sphere", "Figure 2a") if "sphere" in found else None,
+            heat(found, "sphere", "Figure 2a"),
             *(steps(found, name, f"Figure {places[name][1]}") for name in here),
             laws(found),
             similarity(found, LAWS, "laws", "Figure 5"),
@@ -170,7 +170,7 @@ def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: 
     for name in sorted(names, key=lambda name: RUNS[name].setting):  # one setting's solvers are in memory at a time
         progress(f"measuring {name}")
         try:
-            numbers[name], _ = measured.measure(name, folder)
+            numbers[name] = measured.measure(name, folder)
         except LayerstepError as error:
             failed[name] = str(error)
     clock.note("measuring the models")
@@ -182,17 +182,12 @@ def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: 
     sections: list[Section] = []
 
     def build(chapter: str, artefact: Artefact) -> None:
-        result: Data | None = artefact.load(folder)
-        if result is not None:
-            found.append(artefact.name)
-        else:
-            progress(artefact.title)
-            try:
-                result = artefact.make(folder)
-            except LayerstepError as error:
-                failed[artefact.name] = str(error)
-                return
-            made.append(artefact.name)
+        try:
+            result, there = artefact.result(folder, progress)
+        except LayerstepError as error:
+            failed[artefact.name] = str(error)
+            return
+        (found if there else made).append(artefact.name)
         sections.append(Section.of(chapter, artefact, result, folder))
         rows.extend(artefact.rows(result["data"]))
         clock.note(artefact.name)

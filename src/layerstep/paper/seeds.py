@@ -6,12 +6,11 @@ from matplotlib.figure import Figure
 
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.convergence import error_axis
-from layerstep.paper.measured import ROOMS
 from layerstep.paper.panels import LABELS, trajectory
 from layerstep.paper.runs import SEEDS
 from layerstep.paper.settings import TITLES
 from layerstep.paper.style import GREEN, SEED_COLORS, figure
-from layerstep.paper.trained import Found, config, lengths, steps_caption, table_steps
+from layerstep.paper.trained import Found, of_models, steps_caption, table_steps
 from layerstep.solvers import PAPER_SOLVERS
 
 
@@ -20,23 +19,22 @@ def seeds(found: Found) -> Artefact | None:
     there = [name for name in SEEDS if name in found]
     if len(there) < 2:
         return None
-    return Artefact(
+    return of_models(
+        found,
+        there,
         name="seeds",
         title="The same training, other random seeds (ours)",
-        caption=(
+        caption=lambda models: (
             "Models on the sphere that differ in the seed of their first weights and prompts only. What moves between "
             "them says how much of a single run's number is chance: where this range is wider than the one over "
             "prompts, it is the one used in the table of numbers. The table: R² of the best-matching steps of each "
             "solver, layers where Richardson is most similar, and the error with 40 examples over that of exact KRR. "
-            + steps_caption(found[there[0]]) + lengths(there, found)
+            + steps_caption(models)
         ),
-        config=config(there),
-        compute=lambda _: {name: found[name] for name in there},
         draw=draw_seeds,
         table=table_steps,
         summary=summary_seeds,
-        rooms=ROOMS,
-    )  # fmt: skip
+    )
 
 
 def draw_seeds(data: Data) -> Figure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -48,6 +48,17 @@ def lengths(names: Sequence[str], found: Found) -> str:
     return " Training: " + "; ".join(f"{held} ({', '.join(members)})" for held, members in groups.items()) + "."
 
 
+def of_models(
+    found: Found, names: Sequence[str], *, caption: Callable[[list[Data]], str], **parts: Any
+) -> Artefact | None:
+    """A figure whose numbers are those of the models `names` that are here; `caption` is made from them."""
+    there = {name: found[name] for name in names if name in found}
+    if not there:
+        return None
+    words = caption(list(there.values())) + lengths(list(there), found) + absent(names, found)
+    return Artefact(caption=words, config=config(list(there)), compute=lambda _: there, rooms=ROOMS, **parts)
+
+
 # Error by layer (figures 1, 4, 6) -------------------------------------------------------------------------------------
 
 
@@ -56,9 +67,9 @@ def errors(found: Found, name: str, where: str, budget: int = convergence.BUDGET
     model = found[name]
 
     def compute(of: Data) -> Data:
-        settings = {"setting": model["setting"], "sequences": EVALUATION_SEQUENCES, "budget": of["budget"]}
         keys = ("model", "setting", "contexts", "layers", "layer_mse", "head_mse", "krr")
-        return {**{key: model[key] for key in keys}, "curves": convergence.compute(settings)}
+        curves = convergence.curves(model["setting"], EVALUATION_SEQUENCES, of["budget"])
+        return {**{key: model[key] for key in keys}, "curves": curves}
 
     return Artefact(
         name=f"trained-{name}",
@@ -104,17 +115,16 @@ SIME_CAPTION = (
 )
 
 
-def heat(found: Found, name: str, where: str) -> Artefact:
+def heat(found: Found, name: str, where: str) -> Artefact | None:
     """One large heat map: the layers of one model against Richardson steps."""
-    return Artefact(
+    return of_models(
+        found,
+        [name],
         name=f"heat-{name}",
         title=f"Similarity of errors with Richardson: {title(name)} ({where})",
-        caption=SIME_CAPTION + " The number beside a square is its SimE." + lengths([name], found),
-        config=config([name]),
-        compute=lambda _: {name: found[name]},
+        caption=lambda _: SIME_CAPTION + " The number beside a square is its SimE.",
         draw=draw_heat,
         table=table_sime,
-        rooms=ROOMS,
     )
 
 
@@ -130,19 +140,15 @@ def draw_heat(data: Data) -> Figure:
 
 def similarity(found: Found, names: Sequence[str], key: str, where: str) -> Artefact | None:
     """Heat maps of the four solvers (rows) for several models (columns), one colour scale."""
-    there = [name for name in names if name in found]
-    if not there:
-        return None
-    return Artefact(
+    return of_models(
+        found,
+        names,
         name=f"sime-{key}",
         title=f"Similarity of errors with four solvers ({where})",
-        caption=SIME_CAPTION + lengths(there, found) + absent(names, found),
-        config=config(there),
-        compute=lambda _: {name: found[name] for name in there},
+        caption=lambda _: SIME_CAPTION,
         draw=draw_similarity,
         table=table_sime,
         summary=summary_won,
-        rooms=ROOMS,
     )
 
 
@@ -181,14 +187,17 @@ def summary_won(data: Data) -> tuple[list[str], list[list[str]]]:
 
 STEPS_CAPTION = (
     "The step most similar to each layer, mean over 256 prompts (band: one standard deviation), within the paper's "
-    "budget ({budget:,} steps, 100 for conjugate gradients), and the straight line through layers {first} to {last}. "
+    "budget ({budget} steps, {cg} for conjugate gradients), and the straight line through layers {first} to {last}. "
     "R² is how straight: 1 means that every layer takes the same number of steps."
 )
 
 
-def steps_caption(model: Data) -> str:
-    first, last = model["range"]
-    return STEPS_CAPTION.format(budget=int(model["solvers"]["richardson"]["steps"][-1]), first=first, last=last)
+def steps_caption(models: Sequence[Data]) -> str:
+    first, last = models[0]["range"]
+    budgets = sorted({int(model["solvers"]["richardson"]["steps"][-1]) for model in models})
+    budget = " or ".join(f"{each:,}" for each in budgets)
+    cg = int(models[0]["solvers"]["cg"]["steps"][-1])
+    return STEPS_CAPTION.format(budget=budget, cg=cg, first=first, last=last)
 
 
 def steps(found: Found, name: str, where: str) -> Artefact:
@@ -202,7 +211,7 @@ def steps(found: Found, name: str, where: str) -> Artefact:
     return Artefact(
         name=f"steps-{name}",
         title=f"Best-matching step by layer: {title(name)} ({where})",
-        caption=steps_caption(found[name]) + lengths([name], found),
+        caption=steps_caption([found[name]]) + lengths([name], found),
         config=config([name, *seeds]),
         compute=compute,
         draw=draw_steps,
@@ -281,23 +290,16 @@ def rows_steps(data: Data) -> list[Row]:
 
 def laws(found: Found) -> Artefact | None:
     """Best Richardson steps of the three input laws in one panel (figure 2c)."""
-    there = [name for name in LAWS if name in found]
-    if not there:
-        return None
-    return Artefact(
+    return of_models(
+        found,
+        LAWS,
         name="steps-laws",
         title="Best-matching Richardson step: three laws of inputs (Figure 2c)",
-        caption=(
-            steps_caption(found[there[0]]) + " The paper: approximately linear for all three."
-            + lengths(there, found) + absent(LAWS, found)
-        ),
-        config=config(there),
-        compute=lambda _: {name: found[name] for name in there},
+        caption=lambda models: steps_caption(models) + " The paper: approximately linear for all three.",
         draw=draw_laws,
         table=table_steps,
         summary=summary_steps,
-        rooms=ROOMS,
-    )  # fmt: skip
+    )
 
 
 def draw_laws(data: Data) -> Figure:

@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 
 from layerstep.construction import construct
 from layerstep.errors import LayerstepError
-from layerstep.files import digest, source_digest
+from layerstep.files import digest
 from layerstep.measurement import Instrument, Library, Verdict, identify, layers_won, match
 from layerstep.measurement.library import default_contexts
 from layerstep.measurement.record import read_record
 from layerstep.measurement.words import headline
-from layerstep.paper.artefact import Artefact, Data
-from layerstep.paper.measured import identity, predictions, references, result
+from layerstep.paper.artefact import Artefact, Data, kept
+from layerstep.paper.measured import identity, predictions, references
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
 from layerstep.paper.style import figure
 from layerstep.solvers import NadarayaWatson, RidgePath, solve
@@ -95,10 +95,10 @@ def judge(
         if subject.setting != setting:  # an instrument is two gigabytes: one at a time
             _instrument.cache_clear()
             setting = subject.setting
-        of = {**subject.identity, "seed": SEED, "rule": read_record()["rule"], "source": source_digest(ROOMS)}
+        of = {**subject.identity, "seed": SEED, "rule": read_record()["rule"]}
         file = folder / "measured" / f"verdict-{name.replace(' ', '-')}.json"
         try:
-            found[name], _ = result(file, of, functools.partial(_judge, name, subject, progress))
+            found[name] = kept(file, of, ROOMS, functools.partial(_judge, name, subject, progress))[0]["data"]
         except LayerstepError as error:
             failed[f"verdict on {name}"] = str(error)
     _instrument.cache_clear()

@@ -72,7 +72,7 @@ def test_the_first_sentences_are_made_from_the_results(planted):
     assert "R² = 1.000 (paper: 0.976)" in words
     assert "most similar in 12 of 12 layers (paper: 11)" in words
     assert "Of 2 trained transformers (7,000 to 9,000 training steps), 1 can be said to follow a solver" in words
-    assert "richardson is nearest to 2, leaving 1% to 40%" in words
+    assert "The nearest class is richardson for 2; it leaves 1% to 40%" in words
     assert findings({}) == []
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from layerstep.paper import convergence
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.capacity import twin
 from layerstep.paper.measured import ROOMS
-from layerstep.paper.panels import LABELS, convergence_row, trajectories
+from layerstep.paper.panels import LABELS, convergence_row, r2_words, trajectories
 from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON
 from layerstep.paper.settings import EVALUATION_SEQUENCES, TITLES
 from layerstep.paper.style import figure
@@ -96,7 +97,7 @@ def table_attention(data: Data) -> tuple[list[str], list[list[Any]]]:
 def summary_attention(data: Data) -> tuple[list[str], list[list[str]]]:
     header, lines = summary_steps(data["models"])
     models = data["models"].values()
-    worst = [f"{min(model['solvers'][solver]['r2'] for model in models):.3f}" for solver in PAPER_SOLVERS]
+    worst = [r2_words({"r2": np.min([model["solvers"][solver]["r2"] for model in models])}) for solver in PAPER_SOLVERS]
     return header, [*lines, ["lowest of these", *worst]]
 
 
@@ -140,7 +141,7 @@ def summary_kernel(data: Data) -> tuple[list[str], list[list[str]]]:
         r2, won = model["solvers"]["richardson"]["r2"], model["won"]
         line = [name, f"{won['richardson']}", f"{LAYERS_WON[quoted]}", f"{r2:.4f}", f"{BEST_STEP_R2[quoted]:.4f}"]
         lines.append([*line, ", ".join(f"{LABELS[solver]} {count}" for solver, count in won.items())])
-    header = ["model", "layers won by Richardson, ours", "paper", "R², ours", "paper", "layers won by each"]
+    header = ["model", "layers most like Richardson, ours", "paper", "R², ours", "paper", "layers most like each"]
     return header, lines
 
 

@@ -11,7 +11,7 @@ from layerstep.files import digest
 from layerstep.paper.artefact import Artefact, Data, kept
 from layerstep.paper.convergence import error_axis
 from layerstep.paper.measured import errors, similarity
-from layerstep.paper.panels import trajectory
+from layerstep.paper.panels import r2_words, trajectory
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
 from layerstep.paper.style import BLUE, GREEN, INK, ORANGE, figure
 from layerstep.paper.trained import Found, summary_steps, table_steps
@@ -90,7 +90,7 @@ def draw(data: Data) -> Figure:
         left, right = fig.subplots(1, 2)
         for name, model in data.items():
             color, dash = LOOKS.get(name, (ORANGE, "-"))
-            words = f"{model['label']}, R² = {model['solvers']['richardson']['r2']:.3f}"
+            words = f"{model['label']}, R² = {r2_words(model['solvers']['richardson'])}"
             left.plot(model["layers"], model["layer_mse"][-1], dash, color=color, marker="o", markersize=3)
             trajectory(right, model, "richardson", label=words, color=color, dash=dash)
         krr = next(iter(data.values()))["krr"][-1]
@@ -107,4 +107,4 @@ def summary(data: Data) -> tuple[list[str], list[list[str]]]:
     header, lines = summary_steps(data)
     won = [f"{model['won']['richardson']} of {len(model['layers']) - 1}" for model in data.values()]
     lines = [[data[line[0]]["label"], *line[1:], count] for line, count in zip(lines, won, strict=True)]
-    return [*header, "layers won by Richardson"], lines
+    return [*header, "layers most like Richardson"], lines

@@ -53,7 +53,7 @@ ARTEFACT = Artefact(
     title="Conjugate gradients: method or rounding?",
     caption=(
         "Conjugate gradients on the same prompts in exact arithmetic (by reorthogonalization), in float64 and in "
-        "float32. The bumps near step 8 (float32) and 13 (float64) are rounding; the method itself is nearly monotone."
+        "float32. A bump that the first curve does not have is rounding, not the method."
     ),
     config={"sequences": 1000, "steps": 24},
     compute=compute,

@@ -46,7 +46,8 @@ function lineChart(holder, {series, line, stops, at, xLog, xLabel, yLabel, onMov
   const y0 = Math.log10(Math.min(...ys) * 0.85), y1 = Math.log10(Math.max(...ys) * 1.15);
   const px = value => left + (fx(value) - x0) / (x1 - x0) * (W - left - right);
   const py = value => top + (y1 - Math.log10(value)) / (y1 - y0) * (H - top - bottom);
-  for (const t of [-4, -3, -2, -1, 0, 1].flatMap(p => [1, 2, 5].map(d => Number(`${d}e${p}`)))) {
+  const digits = y1 - y0 < 3.3 ? [1, 2, 5] : [1], powers = Array.from({length: 13}, (_, i) => i - 6);
+  for (const t of powers.flatMap(p => digits.map(d => Number(`${d}e${p}`)))) {
     if (Math.log10(t) < y0 || Math.log10(t) > y1) continue;
     element("line", {x1: left, x2: W - right, y1: py(t), y2: py(t), class: "grid"}, svg);
     element("text", {x: left - 8, y: py(t) + 4, "text-anchor": "end"}, svg, t);

@@ -32,7 +32,8 @@ def findings(data: Mapping[str, Data]) -> list[str]:
             f"Of {len(trained)} trained transformers ({length} training steps), {len(named) or 'none'} can be said to "
             f"follow a solver of the library{': ' + ', '.join(named) if named else ''}. "
             + " ".join(
-                f"{kind} is nearest to {count}, leaving {_share(trained, kind)} of the way to the solution unexplained."
+                f"The nearest class is {kind} for {count}; it leaves {_share(trained, kind)} of their layers' distance "
+                "to exact kernel ridge regression unexplained."
                 for kind, count in nearest.most_common(2)
             )
         )
@@ -40,10 +41,12 @@ def findings(data: Mapping[str, Data]) -> list[str]:
     if controls:
         answers = "; ".join(f"{name}: {found['headline']}" for name, found in controls.items())
         right = sum(found["solver"] == found["truth"] for found in controls.values())
-        fooled = sum(found["won"] > 6 for found in controls.values())
+        others = [found for found in controls.values() if found["truth"] != "richardson"]
+        fooled = sum(2 * found["won"] > found["depth"] for found in others)
         sentences.append(
-            f"Of {len(controls)} controls whose answer is known, the instrument answers {right} rightly ({answers}); "
-            f"the similarity metric of the paper calls {fooled} of them Richardson."
+            f"Of {len(controls)} controls whose answer is known, the same instrument names {right} rightly ({answers}); "
+            f"{len(others)} are not Richardson, and the paper's similarity metric says Richardson of most layers of "
+            f"{fooled} of these."
         )
     return sentences
 
@@ -63,10 +66,10 @@ def _on_steps(data: Mapping[str, Data]) -> list[str]:
         r2 = {name: found["r2"] for name, found in model["solvers"].items()}
         best = max(r2, key=lambda name: r2[name])
         sentences.append(
-            f"In our model on the sphere ({model['held']}) the best-matching Richardson step against the layer has "
-            f"R² = {r2['richardson']:.3f} (paper: {quoted}); the straightest line of the four solvers is that of "
-            f"{LABELS[best]}, {r2[best]:.3f}. Richardson is most similar in {model['won']['richardson']} of 12 layers "
-            f"(paper: {LAYERS_WON['sphere']})."
+            f"In our model on the sphere ({model['held']}) the Richardson steps that match its layers best lie on a "
+            f"straight line with R² = {r2['richardson']:.3f} (paper: {quoted}); of the four solvers those of "
+            f"{LABELS[best]} are the straightest, {r2[best]:.3f}. Richardson is most similar in "
+            f"{model['won']['richardson']} of {len(model['layers']) - 1} layers (paper: {LAYERS_WON['sphere']})."
         )
     if "written-beside-trained" in data:
         r2 = data["written-beside-trained"]["written-chebyshev"]["solvers"]["richardson"]["r2"]

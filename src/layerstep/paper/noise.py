@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.quoted import NOISE_TABLE, SIGMA_TEST, Row
-from layerstep.paper.settings import SETTINGS, TITLES, evaluation_prompts
+from layerstep.paper.settings import EVALUATION_SEQUENCES, SETTINGS, TITLES, evaluation_prompts
 from layerstep.paper.style import BLUE, INK, ORANGE, figure
 from layerstep.tasks.posterior import cholesky
 from layerstep.threads import one_thread
@@ -128,9 +128,10 @@ ARTEFACT = Artefact(
     name="noise",
     title="Noise in the prompt that training did not see",
     caption=(
-        "Kernel ridge regression that keeps the ridge of the training noise (σ = 0.05, dotted) against the one that "
-        "knows the noise in the prompt. Crosses are the paper's numbers; the band is where 95 % of evaluations on 256 "
-        "sequences fall. The paper's Gaussian column fits inputs of s.d. 1.0, not the 0.6 of its text."
+        "Error of kernel ridge regression that keeps the ridge of the training noise (dotted) over that of the one "
+        "that knows the noise in the prompt. Crosses are the paper's numbers; the band is where 95 % of evaluations on "
+        f"{EVALUATION_SEQUENCES} prompts fall. The paper's text gives its Gaussian inputs an s.d. of 0.6; its column "
+        "of the table is closer to 1.0, so both are here."
     ),
     config={"sequences": SEQUENCES, "bootstrap": 2000, "seed": 1},
     compute=compute,

@@ -15,12 +15,14 @@ from typing import Any
 import jinja2
 
 from layerstep.files import provenance
+from layerstep.measurement.library import CLASSES
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.findings import findings
 from layerstep.paper.panels import LABELS
-from layerstep.paper.quoted import Row
+from layerstep.paper.quoted import HOURS_A_RUN, Row
 from layerstep.paper.runs import protocol, total_minutes
-from layerstep.paper.settings import TITLES
+from layerstep.paper.settings import EVALUATION_SEQUENCES, TITLES
+from layerstep.training import Model
 
 OUTCOMES = ("reproduced", "not reproduced", "cannot be compared")
 
@@ -92,7 +94,11 @@ def render(
             "paper": total_minutes(ours=False) / 60,
             "paper_together": total_minutes(ours=False, side_by_side=True) / 60,
             "ours": total_minutes(ours=True) / 60,
+            "quoted": " to ".join(map(str, HOURS_A_RUN)),
         },
+        sequences=EVALUATION_SEQUENCES,
+        layers=Model().layers,
+        classes=len(CLASSES),
         made={**provenance(), **facts},
         has_models=bool(models),
         data=_script_json(

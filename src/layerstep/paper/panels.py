@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -58,6 +59,11 @@ def heat_map(ax: Axes, model: Data, solver: str, low: float, numbers: bool = Fal
     return image
 
 
+def r2_words(solver: Data) -> str:
+    """R² of a solver's best-matching steps; a model whose layers all match one step has none."""
+    return "none" if isnan(solver["r2"]) else f"{solver['r2']:.3f}"
+
+
 def trajectory(
     ax: Axes, model: Data, solver: str, *, label: str, color: str | None = None, dash: str | None = None, band=True
 ) -> None:
@@ -78,5 +84,5 @@ def trajectory(
 def trajectories(ax: Axes, model: Data, columns: int = 2) -> None:
     """Best-matching steps of the four solvers in one panel, its legend of so many columns below."""
     for solver, found in model["solvers"].items():
-        trajectory(ax, model, solver, label=f"{LABELS[solver]}, R² = {found['r2']:.3f}")
+        trajectory(ax, model, solver, label=f"{LABELS[solver]}, R² = {r2_words(found)}")
     ax.legend(fontsize=7, loc="upper left", bbox_to_anchor=(-0.02, -0.2), ncols=columns)

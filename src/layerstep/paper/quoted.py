@@ -34,6 +34,9 @@ LAYERS_WON = {"sphere": 11, "arccos1": 7}
 #: "κ ≈ 3,000" and "κ ≈ 10,000" (depth ablation).
 KAPPA = {"sphere": 3_000, "sphere-v2": 10_000}
 
+#: Hours of a training run on a V100 or an RTX A4000 ("Computational resources").
+HOURS_A_RUN = (6, 12)
+
 
 #: Tables "Default transformer architecture" and "Optimization hyperparameters", and the context-length curriculum: the
 #: entries that are numbers of a run, by their name in `Run`.

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.convergence import error_axis
-from layerstep.paper.panels import LABELS, trajectory
+from layerstep.paper.panels import LABELS, r2_words, trajectory
 from layerstep.paper.runs import SEEDS
 from layerstep.paper.settings import TITLES
 from layerstep.paper.style import GREEN, SEED_COLORS, figure
@@ -42,7 +42,7 @@ def draw_seeds(data: Data) -> Figure:
         left, right = fig.subplots(1, 2)
         for color, (name, model) in zip(SEED_COLORS, data.items(), strict=False):
             left.plot(model["layers"], model["layer_mse"][-1], color=color, marker="o", markersize=3, label=name)
-            words = f"{name}, R² = {model['solvers']['richardson']['r2']:.3f}"
+            words = f"{name}, R² = {r2_words(model['solvers']['richardson'])}"
             trajectory(right, model, "richardson", label=words, color=color, dash="-")
         left.axhline(next(iter(data.values()))["krr"][-1], color=GREEN, linestyle="--", label="exact KRR")
         left.set(xlabel="layer")
@@ -67,5 +67,5 @@ def summary_seeds(data: Data) -> tuple[list[str], list[list[str]]]:
         [name, *(f"{each[key]:.3f}" if key != "won" else f"{each[key]:.0f}" for key in each)]
         for name, each in found.items()
     ]
-    names = [LABELS[solver] for solver in PAPER_SOLVERS]
-    return ["R² by solver: model", *names, "layers won", "error / KRR"], lines
+    names = [f"R², {LABELS[solver]}" for solver in PAPER_SOLVERS]
+    return ["model", *names, "layers most like Richardson", "error / KRR"], lines

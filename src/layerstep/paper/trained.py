@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isnan
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 from layerstep.paper import convergence
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.measured import ROOMS, identity
-from layerstep.paper.panels import LABELS, convergence_row, heat_map, lowest, trajectories, trajectory
+from layerstep.paper.panels import LABELS, convergence_row, heat_map, lowest, r2_words, trajectories, trajectory
 from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON, Row
 from layerstep.paper.runs import LAWS, RUNS, SEEDS
 from layerstep.paper.settings import EVALUATION_SEQUENCES, TITLES
@@ -109,9 +110,9 @@ def table_errors(data: Data) -> tuple[list[str], list[list[Any]]]:
 
 SIME_CAPTION = (
     "For every layer and every step of a solver: how alike the errors of the two are (SimE, the mean cosine between "
-    "them over 256 prompts, 1 is the same). Squares mark the most similar step of each layer. A model that takes "
-    "solver steps gives a rising diagonal. High values are no evidence by themselves: all good predictors share "
-    "most of their error."
+    f"them over {EVALUATION_SEQUENCES} prompts, 1 is the same). Squares mark the most similar step of each layer. A "
+    "model that takes solver steps gives a rising diagonal. High values are no evidence by themselves: all good "
+    "predictors share most of their error."
 )
 
 
@@ -180,15 +181,16 @@ def table_sime(data: Data) -> tuple[list[str], list[list[Any]]]:
 
 def summary_won(data: Data) -> tuple[list[str], list[list[str]]]:
     lines = [[name, *(str(model["won"][solver]) for solver in PAPER_SOLVERS)] for name, model in data.items()]
-    return ["layers won: model", *(LABELS[solver] for solver in PAPER_SOLVERS)], lines
+    return ["model", *(f"layers most like {LABELS[solver]}" for solver in PAPER_SOLVERS)], lines
 
 
 # Best-matching steps (figures 2b, 2c, 3, 7) ---------------------------------------------------------------------------
 
 STEPS_CAPTION = (
-    "The step most similar to each layer, mean over 256 prompts (band: one standard deviation), within the paper's "
-    "budget ({budget} steps, {cg} for conjugate gradients), and the straight line through layers {first} to {last}. "
-    "R² is how straight: 1 means that every layer takes the same number of steps."
+    "The step most similar to each layer, mean over {prompts} prompts (band: one standard deviation), within the "
+    "paper's budget ({budget} steps, {cg} for conjugate gradients), and the straight line through layers {first} to "
+    "{last}. R² is how straight (in brackets: its 95 % range over prompts): 1 means that every layer takes the same "
+    "number of steps."
 )
 
 
@@ -197,7 +199,7 @@ def steps_caption(models: Sequence[Data]) -> str:
     budgets = sorted({int(model["solvers"]["richardson"]["steps"][-1]) for model in models})
     budget = " or ".join(f"{each:,}" for each in budgets)
     cg = int(models[0]["solvers"]["cg"]["steps"][-1])
-    return STEPS_CAPTION.format(budget=budget, cg=cg, first=first, last=last)
+    return STEPS_CAPTION.format(prompts=EVALUATION_SEQUENCES, budget=budget, cg=cg, first=first, last=last)
 
 
 def steps(found: Found, name: str, where: str) -> Artefact:
@@ -247,10 +249,10 @@ def summary_steps(data: Data) -> tuple[list[str], list[list[str]]]:
     """R² with its range over prompts, by model and solver."""
 
     def cell(solver: Data) -> str:
-        return f"{solver['r2']:.3f} [{solver['r2_low']:.3f}, {solver['r2_high']:.3f}]"
+        return r2_words(solver) + ("" if isnan(solver["r2"]) else f" [{solver['r2_low']:.3f}, {solver['r2_high']:.3f}]")
 
     lines = [[name, *(cell(model["solvers"][solver]) for solver in PAPER_SOLVERS)] for name, model in data.items()]
-    return ["R² [95 % over prompts]: model", *(LABELS[solver] for solver in PAPER_SOLVERS)], lines
+    return ["model", *(f"R², {LABELS[solver]}" for solver in PAPER_SOLVERS)], lines
 
 
 def rows_steps(data: Data) -> list[Row]:
@@ -307,7 +309,7 @@ def draw_laws(data: Data) -> Figure:
         ax = fig.subplots()
         for model in data.values():
             color, dash = LAW_LOOKS[model["setting"]]
-            words = f"{TITLES[model['setting']]}, R² = {_r2(model):.3f}"
+            words = f"{TITLES[model['setting']]}, R² = {r2_words(model['solvers']['richardson'])}"
             trajectory(ax, model, "richardson", label=words, color=color, dash=dash)
         fig.legend(*ax.get_legend_handles_labels(), loc="outside right upper")
     return fig

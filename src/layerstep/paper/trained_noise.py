@@ -14,9 +14,9 @@ from layerstep.paper.measured import ROOMS, predictions
 from layerstep.paper.predictions import NOISE_SEQUENCES
 from layerstep.paper.quoted import NOISE_TABLE, SIGMA_TEST, TF_OVER_EO, Row
 from layerstep.paper.runs import RUNS, SEEDS
-from layerstep.paper.settings import SETTINGS, TITLES, evaluation_prompts
+from layerstep.paper.settings import EVALUATION_SEQUENCES, SETTINGS, TITLES, evaluation_prompts
 from layerstep.paper.style import BLUE, INK, ORANGE, figure
-from layerstep.paper.trained import config
+from layerstep.paper.trained import config, lengths
 
 #: Which column of the paper's table a run is held against.
 COLUMNS = {"sphere": "sphere", "uniform": "uniform", "gaussian": "gaussian", "gaussian-1.0": "gaussian"}
@@ -133,8 +133,9 @@ def artefact(names: list[str]) -> Artefact | None:
         caption=(
             "Error of the model's own prediction at n = 40 over that of the Bayes-optimal predictor, which knows the "
             "noise in the prompt; beside it kernel ridge regression that keeps the ridge of the training noise ("
-            "encoded). Above: much less noise than in training (σ = 0.05, dotted below), as much, and much more. Bands "
-            "and whiskers: where 95 % of evaluations on 256 prompts fall. Crosses are the paper's transformer."
+            "encoded). Above: much less noise than in training (dotted below), as much, and much more. Bands and "
+            f"whiskers: where 95 % of evaluations on {EVALUATION_SEQUENCES} prompts fall. Crosses are the paper's "
+            "transformer." + lengths(chosen, {name: {"held": RUNS[name].held.words} for name in chosen})
         ),
         config={**config(chosen), "bootstrap": 2000, "seed": 1},
         compute=compute,

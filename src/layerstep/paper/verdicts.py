@@ -119,7 +119,7 @@ def _judge(name: str, subject: Subject, progress: Callable[[str], None]) -> Data
     path = subject.path()
     verdict = identify(path, prompts, task, instrument=_instrument(subject.setting), seed=SEED)
     won = {} if "won" in subject.facts else {"won": _won(path, subject.setting)}
-    return {**subject.facts, **won, "setting": subject.setting, **_short(verdict)}
+    return {**subject.facts, **won, "setting": subject.setting, "depth": len(path.stages), **_short(verdict)}
 
 
 @functools.lru_cache(maxsize=1)
@@ -209,7 +209,7 @@ def summary(data: Data) -> tuple[list[str], list[list[str]]]:
         [
             name,
             found["what"],
-            f"Richardson in {found['won']} of {len(found.get('layers', [])) or 12} layers",
+            f"Richardson in {found['won']} of {found['depth']} layers",
             found["headline"],
         ]
         + [digits(found[key]) for key in ("U", "V", "margin")]
@@ -226,10 +226,12 @@ def artefact(judged: Mapping[str, Data]) -> Artefact:
         name="verdicts",
         title="Whose steps? The verdict, with controls whose answer is known",
         caption=(
-            "For every model the table shows what the paper's similarity metric says, and what the instrument says: a "
-            f"solver is named only when next to nothing structured is left (V at most {rule['v_limit']:g}) and every "
-            f"rival is farther by a margin ({rule['margin_limit']:g}). The figure shows the fraction of each layer's "
-            "distance to exact kernel ridge regression that a family leaves unexplained (dark: little)."
+            "For every model the table shows what the paper's similarity metric says, and what the instrument says. U "
+            "is the fraction of the layers' distance to exact kernel ridge regression that the nearest class leaves "
+            "unexplained, V the part of it that has a pattern, the margin how much farther every other class is. A "
+            f"class is named only if V is at most {rule['v_limit']:g}, U at most {rule['u_limit']:g} and the margin at "
+            f"least {rule['margin_limit']:g}. The figure shows U for every layer and every family, a class's members "
+            "(dark: little is left)."
         ),
         config={"judged": digest(judged)},
         compute=lambda _: dict(judged),

@@ -16,6 +16,8 @@ from layerstep.solvers import exact
 from layerstep.tasks import Prompts, Task
 
 ROOMS = ("tasks", "solvers", "construction", "paper")
+#: What the schemes are compared for: the error they guarantee where labels are no larger than B_y.
+PROMISE = {"B_y": 3.0, "error": 0.01}
 
 
 def compute_schemes(config: Data) -> Data:
@@ -139,7 +141,7 @@ WALK = Artefact(
     title="A transformer solves a kernel system, block by block",
     caption=(
         "A compact network reads the examples (points) and answers at every x at once. No weight of it was trained: "
-        "attention computes kernel sums, a six-unit MLP takes a step of the Chebyshev iteration, and after the last "
+        "attention computes kernel sums, a small MLP takes a step of the Chebyshev iteration, and after the last "
         "block the answer is within the guaranteed error of exact kernel ridge regression (dashed)."
     ),
     config={"N": 12, "v": 0.35, "sigma": 0.2, "B_y": 2.0, "error": 0.01, "queries": 121},
@@ -153,12 +155,12 @@ SCHEMES = Artefact(
     name="schemes",
     title="What is promised and what is reached, in the paper's setting",
     caption=(
-        "Blocks, width and parameters that guarantee an error of 0.01 on every prompt of the paper's experiments "
-        "(N = 40, d = 5, v = 1, λ = 0.0025, labels up to 3): the paper's own network, the exact scheme (its row-sum "
-        "preconditioned iteration without approximation) and the compact one. Figure: distance of the compact read-out "
-        "to exact kernel ridge regression after every iteration, and the bound computed for each prompt."
+        f"Blocks, width and parameters that guarantee an error of {PROMISE['error']} on every prompt of the paper's "
+        f"experiments (sphere; labels up to {PROMISE['B_y']:g}): the paper's own network, the exact scheme (its "
+        "row-sum preconditioned iteration without approximation) and the compact one. Figure: distance of the compact "
+        "read-out to exact kernel ridge regression after every iteration, and the bound computed for each prompt."
     ),
-    config={"B_y": 3.0, "error": 0.01, "stages": 24, "sequences": 32},
+    config={**PROMISE, "stages": 24, "sequences": 32},
     compute=compute_schemes,
     draw=draw_schemes,
     table=table_schemes,

@@ -1,6 +1,7 @@
 """Figures that set models side by side: made from any subset of the runs, with known answers where they are planted."""
 
 import copy
+import io
 
 import numpy as np
 import pytest
@@ -61,7 +62,25 @@ def test_a_figure_is_made_from_the_models_that_are_here(everything, arm):
         assert all(isinstance(cell, str) for line in lines for cell in line)
 
 
-@pytest.mark.parametrize("arm", [arm for arm in ARMS if arm not in ("heat", "steps", "errors")])
+@pytest.mark.parametrize("arm", ["attention", "width", "laws"])
+def test_a_useless_model_is_drawn_and_has_no_r2(everything, arm):
+    make, names, _ = ARMS[arm]
+    found = {name: copy.deepcopy(everything[name]) for name in names}
+    useless = found[names[0]]  # all layers match step 0, and their errors are large
+    for solver in useless["solvers"].values():
+        layers = len(solver["mean"])
+        solver |= {"r2": np.nan, "r2_low": np.nan, "r2_high": np.nan, "mean": [0.0] * layers, "sd": [0.0] * layers}
+    for key in ("layer_mse", "head_mse"):
+        useless[key] = (1e5 * np.array(useless[key])).tolist()
+    artefact = make(found)
+    assert artefact is not None
+    assert artefact.summary is not None
+    data = artefact.compute(artefact.config)
+    artefact.draw(data).savefig(io.BytesIO())
+    assert any("none" in line for line in artefact.summary(data)[1])
+
+
+@pytest.mark.parametrize("arm", [arm for arm in ARMS if arm not in ("steps", "errors")])
 def test_no_figure_is_made_of_nothing(arm):
     assert ARMS[arm][0]({}) is None
 

@@ -97,7 +97,7 @@ def table_attention(data: Data) -> tuple[list[str], list[list[Any]]]:
 def summary_attention(data: Data) -> tuple[list[str], list[list[str]]]:
     header, lines = summary_steps(data["models"])
     models = data["models"].values()
-    worst = [r2_words({"r2": np.min([model["solvers"][solver]["r2"] for model in models])}) for solver in PAPER_SOLVERS]
+    worst = [r2_words(np.min([model["solvers"][solver]["r2"] for model in models])) for solver in PAPER_SOLVERS]
     return header, [*lines, ["lowest of these", *worst]]
 
 

@@ -90,7 +90,7 @@ def draw(data: Data) -> Figure:
         left, right = fig.subplots(1, 2)
         for name, model in data.items():
             color, dash = LOOKS.get(name, (ORANGE, "-"))
-            words = f"{model['label']}, R² = {r2_words(model['solvers']['richardson'])}"
+            words = f"{model['label']}, R² = {r2_words(model['solvers']['richardson']['r2'])}"
             left.plot(model["layers"], model["layer_mse"][-1], dash, color=color, marker="o", markersize=3)
             trajectory(right, model, "richardson", label=words, color=color, dash=dash)
         krr = next(iter(data.values()))["krr"][-1]

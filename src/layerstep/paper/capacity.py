@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.measured import ROOMS
+from layerstep.paper.panels import r2_words
 from layerstep.paper.style import BLUE, GREEN, ORANGE, figure
 from layerstep.paper.trained import Found, absent, config, lengths
 
@@ -106,5 +108,6 @@ def table_capacity(data: Data) -> tuple[list[str], list[list[Any]]]:
 def summary_capacity(data: Data) -> tuple[list[str], list[list[str]]]:
     lines = []
     for size, run, steps, mse, _, krr, r2, low, high in table_capacity(data)[1]:
-        lines.append([size, run, f"{steps:,}", f"{mse:.4f}", f"{mse / krr:.3f}", f"{r2:.3f}", f"{low:.3f}–{high:.3f}"])
+        reach = "" if isnan(r2) else f"{low:.3f}–{high:.3f}"
+        lines.append([size, run, f"{steps:,}", f"{mse:.4f}", f"{mse / krr:.3f}", r2_words(r2), reach])
     return [data["axis"], "run", "training steps", "error, n = 40", "over exact KRR", "R²", "95 % over prompts"], lines

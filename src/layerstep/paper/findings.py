@@ -44,9 +44,8 @@ def findings(data: Mapping[str, Data]) -> list[str]:
         others = [found for found in controls.values() if found["truth"] != "richardson"]
         fooled = sum(2 * found["won"] > found["depth"] for found in others)
         sentences.append(
-            f"Of {len(controls)} controls whose answer is known, the same instrument names {right} rightly ({answers}); "
-            f"{len(others)} are not Richardson, and the paper's similarity metric says Richardson of most layers of "
-            f"{fooled} of these."
+            f"Of {len(controls)} controls whose answer is known the same instrument names {right} rightly ({answers}). "
+            f"{len(others)} are not Richardson; the paper's similarity metric calls most layers of {fooled} Richardson."
         )
     return sentences
 

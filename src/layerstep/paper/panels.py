@@ -59,9 +59,9 @@ def heat_map(ax: Axes, model: Data, solver: str, low: float, numbers: bool = Fal
     return image
 
 
-def r2_words(solver: Data) -> str:
-    """R² of a solver's best-matching steps; a model whose layers all match one step has none."""
-    return "none" if isnan(solver["r2"]) else f"{solver['r2']:.3f}"
+def r2_words(r2: float) -> str:
+    """R² of best-matching steps; a model whose layers all match one step has none."""
+    return "none" if isnan(r2) else f"{r2:.3f}"
 
 
 def trajectory(
@@ -84,5 +84,5 @@ def trajectory(
 def trajectories(ax: Axes, model: Data, columns: int = 2) -> None:
     """Best-matching steps of the four solvers in one panel, its legend of so many columns below."""
     for solver, found in model["solvers"].items():
-        trajectory(ax, model, solver, label=f"{LABELS[solver]}, R² = {r2_words(found)}")
+        trajectory(ax, model, solver, label=f"{LABELS[solver]}, R² = {r2_words(found['r2'])}")
     ax.legend(fontsize=7, loc="upper left", bbox_to_anchor=(-0.02, -0.2), ncols=columns)

@@ -42,7 +42,7 @@ def draw_seeds(data: Data) -> Figure:
         left, right = fig.subplots(1, 2)
         for color, (name, model) in zip(SEED_COLORS, data.items(), strict=False):
             left.plot(model["layers"], model["layer_mse"][-1], color=color, marker="o", markersize=3, label=name)
-            words = f"{name}, R² = {r2_words(model['solvers']['richardson'])}"
+            words = f"{name}, R² = {r2_words(model['solvers']['richardson']['r2'])}"
             trajectory(right, model, "richardson", label=words, color=color, dash="-")
         left.axhline(next(iter(data.values()))["krr"][-1], color=GREEN, linestyle="--", label="exact KRR")
         left.set(xlabel="layer")

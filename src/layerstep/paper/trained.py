@@ -249,7 +249,9 @@ def summary_steps(data: Data) -> tuple[list[str], list[list[str]]]:
     """R² with its range over prompts, by model and solver."""
 
     def cell(solver: Data) -> str:
-        return r2_words(solver) + ("" if isnan(solver["r2"]) else f" [{solver['r2_low']:.3f}, {solver['r2_high']:.3f}]")
+        return r2_words(solver["r2"]) + (
+            "" if isnan(solver["r2"]) else f" [{solver['r2_low']:.3f}, {solver['r2_high']:.3f}]"
+        )
 
     lines = [[name, *(cell(model["solvers"][solver]) for solver in PAPER_SOLVERS)] for name, model in data.items()]
     return ["model", *(f"R², {LABELS[solver]}" for solver in PAPER_SOLVERS)], lines
@@ -309,7 +311,7 @@ def draw_laws(data: Data) -> Figure:
         ax = fig.subplots()
         for model in data.values():
             color, dash = LAW_LOOKS[model["setting"]]
-            words = f"{TITLES[model['setting']]}, R² = {r2_words(model['solvers']['richardson'])}"
+            words = f"{TITLES[model['setting']]}, R² = {r2_words(_r2(model))}"
             trajectory(ax, model, "richardson", label=words, color=color, dash=dash)
         fig.legend(*ax.get_legend_handles_labels(), loc="outside right upper")
     return fig

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from layerstep.construction import construct
 from layerstep.files import digest
 from layerstep.paper.artefact import Artefact, Data, kept
-from layerstep.paper.convergence import error_axis
+from layerstep.paper.convergence import error_axis, name_exact
 from layerstep.paper.measured import errors, similarity
 from layerstep.paper.panels import r2_words, trajectory
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
@@ -95,9 +95,9 @@ def draw(data: Data) -> Figure:
             trajectory(right, model, "richardson", label=words, color=color, dash=dash)
         krr = next(iter(data.values()))["krr"][-1]
         left.axhline(krr, color=INK, linestyle="--", linewidth=1)
-        left.text(0.02, krr * 0.97, "exact KRR", transform=left.get_yaxis_transform(), va="top", fontsize=7.5)
         left.set(xlabel="layer")
         error_axis(left)
+        name_exact(left, krr)
         right.set_ylabel("best-matching Richardson step")
         fig.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return fig

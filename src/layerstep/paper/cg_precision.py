@@ -8,6 +8,7 @@ import torch
 from matplotlib.figure import Figure
 
 from layerstep.paper.artefact import Artefact, Data
+from layerstep.paper.convergence import error_axis, name_exact
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
 from layerstep.paper.style import BLUE, GREEN, INK, ORANGE, figure
 from layerstep.solvers import ConjugateGradient, exact, solve
@@ -36,10 +37,9 @@ def draw(data: Data) -> Figure:
         for (name, mse), (color, dash, marker) in zip(data["curves"].items(), looks, strict=True):
             ax.plot(data["steps"], mse, dash, color=color, marker=marker, markersize=3.5, label=name)
         ax.axhline(data["krr"], color=INK, linestyle="--", linewidth=1)
-        ax.text(data["steps"][-1], data["krr"] * 0.95, "exact KRR", ha="right", va="top", fontsize=7.5)
-        ax.set(xlabel="step", ylabel="mean squared error, n = 40", yscale="log")
-        ax.set_yticks([0.05, 0.1, 0.2, 0.5, 1], ["0.05", "0.1", "0.2", "0.5", "1"])
-        ax.minorticks_off()
+        error_axis(ax)
+        name_exact(ax, data["krr"])
+        ax.set(xlabel="step", ylabel="mean squared error, n = 40")
         ax.legend()
     return fig
 

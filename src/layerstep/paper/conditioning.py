@@ -91,7 +91,7 @@ ARTEFACT = Artefact(
     name="conditioning",
     title="What the row-sum preconditioner does",
     caption=(
-        "Condition numbers of the kernel system, which decide how many steps a solver takes, without and with the "
+        "Condition numbers of the kernel system, which bound how many steps a solver needs, without and with the "
         "row-sum preconditioner; and the inverse of the largest preconditioned eigenvalue. Dividing by row sums brings "
         "that eigenvalue close to 1 for every prompt, so that one step size serves all; it need not lower the "
         "condition number."

@@ -46,11 +46,8 @@ def draw(data: Data) -> Figure:
     with figure(10.5, 2.9) as fig:
         axes = fig.subplots(1, len(data["solvers"]), sharey=True)
         draw_solvers(axes, data, floor=data["krr"][-1])
-        axes[-1].text(
-            0.98, data["krr"][-1] * 0.96, f"exact KRR, n = {data['contexts'][-1]}", fontsize=7.5, color=INK,
-            transform=axes[-1].get_yaxis_transform(), ha="right", va="top",
-        )  # fmt: skip
         error_axis(axes[0])
+        name_exact(axes[-1], data["krr"][-1], f"exact KRR, n = {data['contexts'][-1]}")
         fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
     return fig
 
@@ -69,14 +66,21 @@ def draw_curves(ax: Axes, x: Sequence[float], mse: Sequence[Sequence[float]], co
 
 
 def error_axis(ax: Axes) -> None:
-    """A logarithmic axis of mean squared errors with plain numbers: 1, 2 and 5 of a decade, 1 where there are many."""
+    """A logarithmic axis of mean squared errors with plain numbers, fewer of a decade where there are more decades."""
     ax.set(ylabel="mean squared error", yscale="log")
     low, high = ax.get_ylim()
-    digits = (1, 2, 5) if high < 2000 * low else (1,)
+    digits = (1, 2, 3, 4, 6) if high < 8 * low else (1, 2, 5) if high < 2000 * low else (1,)
     ticks = [digit * 10.0**power for power in range(-6, 7) for digit in digits]
     ticks = [tick for tick in ticks if low <= tick <= high]
     ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()
+
+
+def name_exact(ax: Axes, value: float, words: str = "exact KRR") -> None:
+    """Words below the line at `value` of a logarithmic axis, and room for them."""
+    look = {"ha": "right", "va": "top", "fontsize": 7.5, "color": INK}
+    ax.text(0.98, 0.97 * value, words, transform=ax.get_yaxis_transform(), **look)
+    ax.set_ylim(bottom=min(ax.get_ylim()[0], 0.78 * value))
 
 
 def table(data: Data) -> tuple[list[str], list[list[Any]]]:

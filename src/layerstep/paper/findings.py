@@ -45,7 +45,7 @@ def findings(data: Mapping[str, Data]) -> list[str]:
         fooled = sum(2 * found["won"] > found["depth"] for found in others)
         sentences.append(
             f"Of {len(controls)} controls whose answer is known the same instrument names {right} rightly ({answers}). "
-            f"{len(others)} are not Richardson; the paper's similarity metric calls most layers of {fooled} Richardson."
+            f"{len(others)} are not Richardson; the paper's metric calls most layers of {fooled} of these Richardson."
         )
     return sentences
 

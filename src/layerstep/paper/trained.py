@@ -249,9 +249,8 @@ def summary_steps(data: Data) -> tuple[list[str], list[list[str]]]:
     """R² with its range over prompts, by model and solver."""
 
     def cell(solver: Data) -> str:
-        return r2_words(solver["r2"]) + (
-            "" if isnan(solver["r2"]) else f" [{solver['r2_low']:.3f}, {solver['r2_high']:.3f}]"
-        )
+        reach = "" if isnan(solver["r2"]) else f" [{solver['r2_low']:.3f}, {solver['r2_high']:.3f}]"
+        return r2_words(solver["r2"]) + reach
 
     lines = [[name, *(cell(model["solvers"][solver]) for solver in PAPER_SOLVERS)] for name, model in data.items()]
     return ["model", *(f"R², {LABELS[solver]}" for solver in PAPER_SOLVERS)], lines

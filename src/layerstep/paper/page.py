@@ -60,6 +60,7 @@ def inline_svg(text: str, title: str) -> str:
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) width="([^"]*)"', r'\1 style="--drawn: \2"', text, count=1)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = text.replace('style="fill: #ffffff"', 'style="fill: none"')  # the page is its sheet, and shades its edges
     return text.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
 
 

@@ -14,7 +14,7 @@ from layerstep.paper.quoted import NOISE_TABLE, SIGMA_TEST, Row
 from layerstep.paper.settings import EVALUATION_SEQUENCES, SETTINGS, TITLES, evaluation_prompts
 from layerstep.paper.style import BLUE, INK, ORANGE, figure
 from layerstep.tasks.posterior import cholesky
-from layerstep.threads import one_thread
+from layerstep.threads import one_thread, pool
 
 #: Prompts of the table; a model's errors are those on the first of them.
 SEQUENCES = 4096
@@ -61,9 +61,10 @@ def ratio_with_range(
 
 
 def compute(config: Data) -> Data:
+    with pool(torch.device("cpu")) as workers:
+        errors = dict(zip(LAWS, workers.map(lambda law: squared_errors(law, config["sequences"]), LAWS), strict=True))
     laws = {}
-    for setting in LAWS:
-        encoded, optimal = squared_errors(setting, config["sequences"])
+    for setting, (encoded, optimal) in errors.items():
         laws[setting] = {
             "EO/BO": ratio_with_range(encoded, optimal, sample=256, draws=config["bootstrap"], seed=config["seed"]),
             "BO": optimal.mean(1).tolist(),

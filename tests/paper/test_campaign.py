@@ -9,7 +9,7 @@ from layerstep.errors import InputError
 from layerstep.files import read_json
 from layerstep.paper import campaign as module
 from layerstep.paper import publish as publishing
-from layerstep.paper.campaign import Clock, Wanted, campaign, groups, minutes_of
+from layerstep.paper.campaign import SPARE, Clock, Wanted, campaign, groups, minutes_of
 from layerstep.paper.predictions import Predictions
 from layerstep.paper.runs import RUNS
 from layerstep.training import PRESETS, Diverged
@@ -100,7 +100,8 @@ def test_what_time_stops_goes_on_in_the_next_call_to_the_same_weights(tmp_path, 
 def test_the_first_goes_before_the_others_where_time_is_short():
     first = read("sphere")
     assert not Clock(first, None).presses
-    assert not Clock(first, minutes_of(first) + 1).presses
+    assert not Clock(first, 1.1 * minutes_of(first) + SPARE).presses
+    assert Clock(first, minutes_of(first)).presses  # what is left over is not for others
     clock = Clock(first, minutes_of(first) / 2)
     assert clock.presses
     clock.see({"step": first[0].run.steps})

@@ -26,6 +26,7 @@ from layerstep.training.turns import Training, take_turns
 
 SIDE_BY_SIDE = 4  # more save little: launches are then a tenth of a step
 PUBLISHING = 0.4  # minutes a model, measured on one H200: probes, errors, predictions
+SPARE = 1.0  # minutes that others may not use of what the first group seems not to need
 CHECKPOINT_SECONDS = 300.0  # all wait while one writes
 SCHEDULES = ("paper", "fast")
 
@@ -116,7 +117,7 @@ def campaign(
 
 
 class Clock:
-    """How much time has gone, and whether the first group needs all that is left."""
+    """How much time has gone, and whether the first group needs all that is left but SPARE."""
 
     def __init__(self, first: Sequence[Wanted], minutes: float | None) -> None:
         self.start, self.limit = time.monotonic(), math.inf if minutes is None else minutes
@@ -133,7 +134,7 @@ class Clock:
 
     @property
     def presses(self) -> bool:
-        return self.rest > 0 and self.minutes + self.rest * self.minutes_a_step > self.limit
+        return self.rest > 0 and self.minutes + self.rest * self.minutes_a_step + SPARE > self.limit
 
     def see(self, record: dict[str, Any]) -> None:
         """Read the first group's log."""

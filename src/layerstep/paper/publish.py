@@ -124,7 +124,8 @@ def card(name: str, run: Run, facts: dict[str, Any], parameters: int) -> str:
     beside = f" side by side with {len(facts['stack']) - 1} more" if len(facts["stack"]) > 1 else ""
     beside += f", the GPU shared with {len(facts['shared'])} of other shapes," if facts["shared"] else ""
     where, prompts = facts["provenance"], f"ls.sample(task, {evaluation['B']}, seed={evaluation['seed']})"
-    shape = f"{model.layers} layers, {model.heads} heads, width {model.width}, {parameters:,} parameters"
+    heads = f"{model.heads} heads" if model.heads > 1 else "1 head"
+    shape = f"{model.layers} layers, {heads}, width {model.width}, {parameters:,} parameters"
     return f"""# {name}: a decoder trained on Gaussian-process prompts
 
 - Model: {shape}, {model.attention} attention.

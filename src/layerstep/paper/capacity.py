@@ -53,14 +53,15 @@ def _capacity(found: Found, runs: list[tuple[int, str]], *, name: str, axis: str
     there = {str(size): run for size, run in runs if run in found}
     if not any(run in found for run in own):
         return None
+    first, last = found[next(iter(there.values()))]["range"]
     return Artefact(
         name=name,
         title=f"Does it depend on the {axis}? ({where})",
         caption=(
             f"The model of the other figures on the sphere with another {axis}. Left: mean squared error of its own "
             "answer with 40 examples (whiskers: 95 % over prompts, which are the same for all), and that of exact "
-            "kernel ridge regression. Right: how straight the line of best-matching Richardson steps is (R², layers 2 "
-            "to 10, whiskers: 95 % over prompts). "
+            "kernel ridge regression. Right: how straight the line of best-matching Richardson steps is (R², layers "
+            f"{first} to {last}, whiskers: 95 % over prompts). "
             f"{says}{lengths(list(there.values()), found)}{absent([run for _, run in runs], found)}"
         ),
         config=config(list(there.values()), sizes=there, axis=axis),

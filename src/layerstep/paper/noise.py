@@ -100,11 +100,11 @@ def rows(data: Data) -> list[Row]:
 def draw(data: Data) -> Figure:
     with figure(10.5, 3.1) as fig:
         axes = fig.subplots(1, len(data["laws"]), sharey=True)
-        sigma = data["sigma_test"]
+        sigma, label = data["sigma_test"], f"ours, 95 % of evaluations on {EVALUATION_SEQUENCES} prompts"
         for ax, (setting, law) in zip(axes, data["laws"].items(), strict=True):
             ratios = law["EO/BO"]
             ax.fill_between(sigma, ratios["low"], ratios["high"], color=BLUE, alpha=0.18, linewidth=0)
-            ax.plot(sigma, ratios["value"], color=BLUE, marker="o", markersize=3.5, label="ours, 95 % of 256 sequences")
+            ax.plot(sigma, ratios["value"], color=BLUE, marker="o", markersize=3.5, label=label)
             ax.plot(sigma, quoted(setting), color=ORANGE, marker="x", linestyle="none", label="paper")
             ax.axhline(1, color=INK, linestyle="--", linewidth=1)
             ax.axvline(SETTINGS[setting].sigma, color=INK, linestyle=":", linewidth=1)

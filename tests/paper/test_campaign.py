@@ -156,6 +156,15 @@ def test_what_cannot_be_is_said_before_anything_is_trained(names, options, words
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("words", [["campaign", "spere"], ["publish", "runs", "spere"]])
+def test_a_mistake_on_the_command_line_is_a_sentence(words):
+    command = [sys.executable, "-m", f"layerstep.paper.{words[0]}", *words[1:]]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 2
+    assert "name = 'spere': must be one of sphere" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
 def test_a_campaign_needs_no_package_that_training_does_not_need():
     absent = ("matplotlib", "rich", "tyro", "sklearn", "jinja2", "beartype")
     code = f"import sys; sys.modules.update(dict.fromkeys({absent})); import layerstep.paper.campaign"

@@ -177,7 +177,10 @@ def main() -> None:
     parser.add_argument("--home", type=FilePath, default=FilePath("runs"), help="where training keeps its files")
     parser.add_argument("--results", type=FilePath, help="where results go (results/models of this clone)")
     options = vars(parser.parse_args())
-    campaign(options.pop("names"), **options)
+    try:
+        campaign(options.pop("names"), **options)
+    except LayerstepError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from layerstep.errors import FileError, require_choice
+from layerstep.errors import FileError, LayerstepError, require_choice
 from layerstep.files import provenance, read_json, write_json, write_text
 from layerstep.paper.predictions import predict
 from layerstep.paper.runs import RUNS, preset_of
@@ -152,7 +152,10 @@ def main() -> None:
     parser.add_argument("name", help=f"the run: {', '.join(RUNS)}")
     parser.add_argument("--no-weights", action="store_true", help="predictions, probes and card only")
     args = parser.parse_args()
-    print(publish(args.trained, args.name, weights=not args.no_weights))
+    try:
+        print(publish(args.trained, args.name, weights=not args.no_weights))
+    except LayerstepError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from typing import Any
 
 
@@ -27,14 +28,14 @@ def require(ok: bool, argument: str, value: object, allowed: str, remedy: str = 
 def require_choice(argument: str, value: object, choices) -> None:
     """Raise InputError unless `value` is one of `choices`."""
     names = ", ".join(map(str, choices))
-    require(value in choices, argument, repr(value), f"one of {names}")
+    require(value in list(choices), argument, repr(value), f"one of {names}")
 
 
 def require_positive(**values: Any) -> None:
     """Raise InputError unless every named value is a finite number above 0."""
     for name, value in values.items():
         number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        require(number and 0 < float(value) < float("inf"), name, repr(value), "a finite number above 0")
+        require(number and 0 < value <= sys.float_info.max, name, repr(value), "a finite number above 0")
 
 
 def require_count(minimum: int = 1, **values: Any) -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import layerstep as ls
+from layerstep.errors import require_choice
 
 TASKS = [
     ls.Task(),
@@ -124,6 +125,9 @@ def test_bad_arrays_are_refused_in_words(x, y, f, words):
         ({"v": 0.0}, "v = 0.0: must be a finite number above 0"),
         ({"sigma": -1.0}, "sigma"),
         ({"sigma": float("nan")}, "sigma"),
+        ({"sigma": 1e200}, "sigma = 1e\\+200: must be at most 1e150"),
+        ({"v": 1e-170}, "v = 1e-170: must be from 1e-150 to 1e150"),
+        ({"v": 10**400}, "v = 10+: must be a finite number above 0"),
         ({"N": 0}, "N = 0: must be an integer of at least 1"),
         ({"d": -3}, "d = -3"),
         ({"inputs": "cube"}, "inputs = 'cube': must be one of sphere, uniform, gaussian"),
@@ -139,3 +143,40 @@ def test_bad_tasks_are_refused_in_words(change, words):
 def test_bad_draws_are_refused_in_words(change):
     with pytest.raises(ls.InputError, match=next(iter(change))):
         ls.sample(ls.Task(), **{"B": 1, "seed": 0, **change})
+
+
+def test_arrays_that_run_backwards_are_arrays():
+    x, y = np.arange(12.0).reshape(2, 3, 2), np.arange(6.0).reshape(2, 3)
+    assert torch.equal(ls.Prompts(x[:, ::-1], y[:, ::-1]).x, torch.tensor(x).flip(1))
+    assert torch.equal(ls.Path(x[::-1], [0, 1]).values, torch.tensor(x).flip(0))
+    assert ls.Prompts(x, y)[np.int64(1)].B == 1
+
+
+def test_whole_numbers_are_no_precision_for_prompts():
+    with pytest.raises(ls.InputError, match=r"dtype = torch\.int32: must be a floating-point type"):
+        ls.sample(ls.Task(), 1, seed=0, dtype=torch.int32)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("abc", [0, 1]), "values is not an array of numbers"),
+        (([[1], [1, 2]], [0, 1]), "values is not an array of numbers"),
+        ((X[0], [0, 1]), r"values\.shape = \[4, 3\]: must be 3 axes"),
+        ((X, [0]), "stages = 1 numbers: must be 2 numbers"),
+        ((X, [1, 1]), "increasing"),
+        ((X, [0, 1], "model", [1, 2]), "contexts = 2 numbers: must be 3 numbers"),
+        ((X, [0, 1], "model", [0, 1, 2]), r"contexts = \[0, 1, 2\]: must be 1 or more"),
+        ((X, [0, 1], "model", [1, 3, 2]), "increasing whole numbers"),
+        ((X, [0, 1], "model", [1, 2.5, 3]), r"contexts = \[1\.0, 2\.5, 3\.0\]: must be increasing whole numbers"),
+        ((X, [0, 1], "model", "abc"), "contexts is not an array of numbers"),
+    ],
+)
+def test_bad_paths_are_refused_in_words(arguments, words):
+    with pytest.raises(ls.InputError, match=words):
+        ls.Path(*arguments)
+
+
+def test_a_choice_that_cannot_be_hashed_is_refused_in_words():
+    with pytest.raises(ls.InputError, match=r"inputs = \['sphere'\]: must be one of sphere, uniform, gaussian"):
+        require_choice("inputs", ["sphere"], ls.INPUTS)

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from layerstep.errors import require, require_positive
+
 Points = Float[Tensor, "*batch n d"]
 Gram = Float[Tensor, "*batch n m"]
 Kernel = Callable[[Tensor, Tensor, float], Tensor]
@@ -22,9 +24,20 @@ def _distance(x: Points, z: Float[Tensor, "*batch m d"]) -> Gram:
     return torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist")
 
 
+def require_bandwidth(v: float) -> None:
+    """Raise InputError unless v is a number whose square is one."""
+    require_positive(v=v)
+    require(1e-150 <= v <= 1e150, "v", v, "from 1e-150 to 1e150, so that v² is neither 0 nor infinite")
+
+
+def log_gaussian(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
+    """log K(x, x') = -|x - x'|² / 2v², also where K is too small for a number."""
+    return _distance(x, z).square() / (-2 * v * v)
+
+
 def gaussian(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
     """K(x, x') = exp(-|x - x'|² / 2v²), eq. (1) of the paper; exactly 1 where x = x'."""
-    return torch.exp(_distance(x, z).square() / (-2 * v * v))
+    return torch.exp(log_gaussian(x, z, v))
 
 
 def arccos1(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:

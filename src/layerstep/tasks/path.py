@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -28,16 +27,14 @@ class Path:
 
     def __init__(self, values: Array, stages: Array, label: str = "path", contexts: Array | None = None) -> None:
         # Values may hold NaN (a layer that diverged): the reader of the path decides what that means.
-        values = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
-        require(values.ndim == 3, "values.shape", list(values.shape), "[S, B, N]: stage, sequence, context")
-        require(values.is_floating_point(), "values.dtype", values.dtype, "a floating-point type")
+        values = as_float_tensor("values", values, 3, finite=False)
         S, _, N = values.shape
         stages = as_float_tensor("stages", stages, 1).to("cpu", torch.float64)
         require(len(stages) == S, "stages", f"{len(stages)} numbers", f"{S} numbers, one a stage")
         require(bool((stages.diff() > 0).all()), "stages", stages.tolist(), "increasing")
-        contexts = torch.arange(1, N + 1) if contexts is None else torch.as_tensor(contexts).cpu()
-        require(contexts.shape == (N,), "contexts", f"{list(contexts.shape)}", f"{N} numbers, one a context")
-        fields = {"values": values, "stages": stages, "label": label, "contexts": contexts}
+        lengths = torch.arange(1, N + 1) if contexts is None else context_lengths(contexts)
+        require(len(lengths) == N, "contexts", f"{len(lengths)} numbers", f"{N} numbers, one a context")
+        fields = {"values": values, "stages": stages, "label": label, "contexts": lengths}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -65,6 +62,18 @@ class Path:
         target = as_float_tensor("target", target, 2)
         require(target.shape == self.values.shape[1:], "target.shape", list(target.shape), f"{[self.B, self.N]}")
         return (self.values - target.to(self.values)).square().mean(dim=1)
+
+
+def context_lengths(contexts: Array, N: int | None = None) -> Int[Tensor, "C"]:
+    """`contexts` as a tensor: increasing whole numbers from 1, up to N where there is one; InputError says why not."""
+    numbers = as_float_tensor("contexts", contexts, 1).cpu()
+    whole = bool((numbers == numbers.round()).all())
+    shown = numbers.long().tolist() if whole else numbers.tolist()
+    ordered = len(shown) > 0 and bool((numbers.diff() > 0).all())
+    require(whole and ordered, "contexts", shown, "increasing whole numbers, at least one")
+    inside = shown[0] >= 1 and (N is None or shown[-1] <= N)
+    require(inside, "contexts", shown, "1 or more" if N is None else f"from 1 to {N}")
+    return numbers.long()
 
 
 def _abbreviate(numbers: list[float]) -> str:

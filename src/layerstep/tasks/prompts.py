@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -20,17 +21,18 @@ Array = Tensor | ArrayLike
 BLOCK = 2**23
 
 
-def as_float_tensor(name: str, value: Array, ndim: int) -> Tensor:
+def as_float_tensor(name: str, value: Array, ndim: int, *, finite: bool = True) -> Tensor:
     """`value` as a floating-point tensor with `ndim` axes and finite entries; InputError says why not."""
     try:
-        tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+        # order="C" copies a reversed array, which torch does not take.
+        tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, order="C"))
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is not an array of numbers: {error}.") from error
     if not tensor.is_floating_point():
         require(not tensor.is_complex(), name, "complex numbers", "real numbers")
         tensor = tensor.to(torch.float64)
     require(tensor.ndim == ndim, f"{name}.shape", list(tensor.shape), f"{ndim} axes")
-    bad = int((~torch.isfinite(tensor)).sum())
+    bad = int((~torch.isfinite(tensor)).sum()) if finite else 0
     require(bad == 0, name, f"{bad} values that are NaN or infinite", "finite", "Remove or impute them.")
     return tensor
 
@@ -83,11 +85,13 @@ class Prompts:
 
     def __getitem__(self, sequences) -> Prompts:
         """A subset of the sequences: a slice, a list or a mask."""
-        if isinstance(sequences, int):
-            sequences = [sequences]
+        if isinstance(sequences, Integral):
+            sequences = [int(sequences)]
         return Prompts(self.x[sequences], self.y[sequences], None if self.f is None else self.f[sequences])
 
     def to(self, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Prompts:
+        require(dtype is None or dtype.is_floating_point, "dtype", dtype, "a floating-point type")
+
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(device=device, dtype=dtype)
 

@@ -8,9 +8,9 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require_choice, require_count, require_positive
+from layerstep.errors import require, require_choice, require_count, require_positive
 from layerstep.tasks.inputs import INPUTS
-from layerstep.tasks.kernels import KERNELS
+from layerstep.tasks.kernels import KERNELS, require_bandwidth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,9 @@ class Task:
         require_choice("inputs", self.inputs, INPUTS)
         require_choice("kernel", self.kernel, KERNELS)
         require_count(d=self.d, N=self.N)
-        require_positive(v=self.v, sigma=self.sigma, input_std=self.input_std)
+        require_bandwidth(self.v)
+        require_positive(sigma=self.sigma, input_std=self.input_std)
+        require(self.sigma <= 1e150, "sigma", self.sigma, "at most 1e150, so that sigma² is finite")
         # NumPy's numbers are welcome, but a task goes into JSON files.
         for name, kind in {"d": int, "N": int, "v": float, "sigma": float, "input_std": float}.items():
             object.__setattr__(self, name, kind(getattr(self, name)))

@@ -1,10 +1,13 @@
 """Batch = members, prefix = stand-alone problem, dtype kept, memory bounded, and mistakes answered in words."""
 
+from inspect import unwrap  # past the tests' own check of types
+
 import pytest
 import torch
 
 import layerstep as ls
 from layerstep.solvers import SOLVERS, prefixes
+from layerstep.solvers.prefixes import step_numbers
 
 TASK = ls.Task(N=9)
 PROMPTS = ls.sample(TASK, 6, seed=1)
@@ -59,10 +62,10 @@ def test_a_gpu_gives_the_same_numbers(name):
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_blocks_of_sequences_change_nothing(name, monkeypatch):
-    whole = ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values
+    whole, exact = ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values, ls.exact(PROMPTS, TASK)
     monkeypatch.setattr(prefixes, "BLOCK", 250)
     torch.testing.assert_close(ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values, whole, rtol=0, atol=1e-8)
-    torch.testing.assert_close(ls.exact(PROMPTS, TASK), ls.exact(PROMPTS[:], TASK))
+    torch.testing.assert_close(ls.exact(PROMPTS, TASK), exact)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -70,8 +73,9 @@ def test_duplicate_points_are_solved_not_divided_by(name):
     x = PROMPTS.x.clone()
     x[:, 1] = x[:, 0]
     x[:3] = x[:3, :1]  # all points of three sequences the same
-    path = ls.solve(SOLVERS[name], ls.Prompts(x, PROMPTS.y), TASK, [0, 1, 5, 1000])
-    assert torch.isfinite(path.values).all()
+    for dtype in (torch.float64, torch.float32):
+        path = ls.solve(SOLVERS[name], ls.Prompts(x, PROMPTS.y).to(dtype), TASK, [0, 1, 5, 1000])
+        assert torch.isfinite(path.values).all()
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -106,9 +110,34 @@ def test_a_ridge_that_rounding_swallows_is_a_sentence():
 
 
 @pytest.mark.parametrize("name", ["boost", "causal-boost", "nadaraya-watson"])
-def test_a_query_far_from_everything_is_an_average_not_a_nan(name):
+def test_a_query_far_from_everything_is_still_the_average_of_its_formula(name):
+    """At distance 100 every kernel value is 0 in float64; their ratios are not."""
     far = ls.Prompts(100 * PROMPTS.x, PROMPTS.y)
-    assert torch.isfinite(ls.solve(SOLVERS[name], far, TASK, 3).values).all()
+    got = ls.solve(SOLVERS[name], far, TASK, [1]).values[0, :, -1]
+    log_k = -(far.x[:, -1:] - far.x[:, :-1]).square().sum(-1) / 2
+    torch.testing.assert_close(got, (log_k.softmax(-1) * far.y[:, :-1]).sum(-1))
+    # A kernel value of 1e-400 to the power .01 is 1e-4, not that of the smallest number there is.
+    if name == "nadaraya-watson":
+        got = ls.solve(SOLVERS[name], far, TASK, [1e-4]).values[0, :, -1]
+        torch.testing.assert_close(got, ((1e-4 * log_k).softmax(-1) * far.y[:, :-1]).sum(-1))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_point_whose_kernel_values_are_all_zero_is_left_alone_or_refused_in_words(name):
+    """The arccos1 kernel is 0 at x = 0: such a point has no row sum to divide by, and says nothing about others."""
+    task, x = ls.Task(N=9, kernel="arccos1"), PROMPTS.x.clone()
+    x[:, 0] = 0
+    averages = {"nadaraya-watson": PROMPTS.y[:, 0]}  # of one label
+    divides = {"richardson", "cg-row-sum", "chebyshev", "heavy-ball", "boost", "causal-richardson", "causal-boost"}
+    if name in divides:
+        with pytest.raises(
+            ls.InputError, match=r"a row sum of K = 0: must be above 0\. The arccos1 kernel is 0 at x = 0"
+        ):
+            ls.solve(SOLVERS[name], ls.Prompts(x, PROMPTS.y), task, STEPS)
+        return
+    path = ls.solve(SOLVERS[name], ls.Prompts(x, PROMPTS.y), task, STEPS).values
+    assert torch.isfinite(path).all()
+    torch.testing.assert_close(path[-1, :, 0], averages.get(name, torch.zeros(PROMPTS.B)).to(path))
 
 
 def test_solvers_are_frozen_values():
@@ -128,6 +157,7 @@ def test_solvers_are_frozen_values():
         ([-2, 1], "0 or more"),
         ([0.5], "whole numbers for Preconditioned Richardson"),
         ([float("nan")], "finite"),
+        ([1e19], r"below 2\*\*53"),
     ],
 )
 def test_bad_steps_are_refused_in_words(steps, words):
@@ -135,7 +165,10 @@ def test_bad_steps_are_refused_in_words(steps, words):
         ls.solve(ls.Richardson(), PROMPTS, TASK, steps)
 
 
-@pytest.mark.parametrize(("contexts", "words"), [([], "at least one"), ([0, 2], "from 1 to 9"), ([3, 3], "increasing")])
+@pytest.mark.parametrize(
+    ("contexts", "words"),
+    [([], "at least one"), ([0, 2], "from 1 to 9"), ([3, 3], "increasing")],
+)
 def test_bad_contexts_are_refused_in_words(contexts, words):
     with pytest.raises(ls.InputError, match=words):
         ls.solve(ls.Richardson(), PROMPTS, TASK, 3, contexts=contexts)
@@ -146,9 +179,17 @@ def test_bad_contexts_are_refused_in_words(contexts, words):
     [
         (lambda: ls.Richardson(eta=-1.0), "eta = -1.0: must be a finite number above 0"),
         (lambda: ls.Richardson(step="fixed"), "step = 'fixed': must be 'per-prefix'"),
+        (lambda: ls.Richardson(step="fixed", eta=0.5), "For one step size give eta instead"),
         (lambda: ls.Chebyshev(lo=1.0), "given together"),
         (lambda: ls.Chebyshev(lo=2.0, hi=1.0), "increasing order"),
         (lambda: ls.solve(ls.Richardson(), PROMPTS, ls.Task(d=3, N=9), 2), r"prompts\.d = 5: must be 3"),
+        (lambda: ls.solve(ls.Richardson(), PROMPTS.to(torch.float16), TASK, 2), "float32 or torch.float64"),
+        (lambda: ls.exact(PROMPTS.to(torch.bfloat16), TASK), "float32 or torch.float64"),
+        (lambda: ls.solve_all({}, PROMPTS, TASK), "at least one solver"),
+        (
+            lambda: unwrap(step_numbers)(3, "richardson"),
+            r"solver = 'richardson': must be a solver such as Richardson\(\)",
+        ),
     ],
 )
 def test_bad_solvers_are_refused_in_words(make, words):

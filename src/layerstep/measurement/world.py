@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -29,7 +29,7 @@ class World:
 
     def solve_with(self, gram: Float[Tensor, "B M M"], solver: Solver, steps: Sequence[int]) -> Float[Tensor, "L B C"]:
         """A solver on another kernel matrix."""
-        batch = Batch(x=self.prompts.x, y=self.prompts.y, gram=gram, lam=self.task.lam)
+        batch = replace(Batch.of(self.prompts, self.task), gram=gram)
         times = torch.tensor(steps)
         return torch.stack([solver.predictions(batch.system(n), times).T for n in self.contexts], dim=-1)
 

@@ -23,7 +23,7 @@ class CausalRichardson(IterativeSolver):
 
     def iterates(self, system: System) -> Iterator[Float[Tensor, "B n"]]:
         lower = system.K.tril()
-        row_sums = lower.sum(-1)
+        row_sums = system.row_sums(lower)
         w = torch.zeros_like(system.y)
         while True:
             yield w
@@ -41,7 +41,7 @@ class CausalBoosting(Solver):
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         lower = system.K.tril()
-        average = lower / lower.sum(-1, keepdim=True)
+        average = lower / system.row_sums(lower).unsqueeze(-1)
         query = system.average(system.k.new_ones(1)).squeeze(-1)
         total, residual = torch.zeros_like(system.y[:, 0]), system.y
         wanted, kept = set(steps.tolist()), []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -24,4 +25,9 @@ class GradientDescent(Solver):
         """sum_k g_k (1 - (1 - eta m_k (m_k + lam))^t) / (m_k + lam) over the eigenvalues m of K."""
         m, g = system.plain.values, system.plain.weights / (system.plain.values + system.lam)
         curvature = m * (m + system.lam)
-        return g.sum(-1, keepdim=True) - power_sums(g, curvature / curvature[:, -1:], steps)
+        return g.sum(-1, keepdim=True) - power_sums(g, relative(curvature), steps)
+
+
+def relative(curvature: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
+    """Eigenvalues in increasing order over the largest: what one step takes away. 0 where K = 0 and nothing moves."""
+    return curvature / curvature[:, -1:].clamp_min(torch.finfo(curvature.dtype).tiny)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from layerstep.solvers.gradient_descent import relative
 from layerstep.solvers.powers import momentum_sums
 from layerstep.solvers.solver import Solver
 from layerstep.solvers.system import System
@@ -29,14 +29,13 @@ class Nesterov(Solver):
         m, g = system.plain.values, system.plain.weights / (system.plain.values + system.lam)
         curvature = m * (m + system.lam)
         beta = nesterov_momentum(curvature)
-        r = 1 - curvature / curvature[:, -1:]
+        r = 1 - relative(curvature)
         first = r + beta * (r - 1)
         return g.sum(-1, keepdim=True) - momentum_sums(g, (1 + beta) * r, beta * r, first, steps)
 
 
 def nesterov_momentum(curvature: Float[Tensor, "B n"]) -> Float[Tensor, "B 1"]:
     """beta = (√κ - 1) / (√κ + 1) of eigenvalues in increasing order."""
-    # 1e-300 keeps κ finite when duplicate points make K singular; beta is then 1 to rounding.
-    tiny = max(1e-300, torch.finfo(curvature.dtype).tiny)
-    root = (curvature[:, -1:] / curvature[:, :1].clamp_min(tiny)).sqrt()
-    return (root - 1) / (root + 1)
+    # 1e-300 keeps κ finite when duplicate points make K singular; beta is then 1 to rounding. Too small for float32.
+    root = (curvature[:, -1:].double() / curvature[:, :1].double().clamp_min(1e-300)).sqrt()
+    return ((root - 1) / (root + 1)).to(curvature)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 
@@ -14,6 +13,7 @@ from layerstep.errors import InputError, require, require_count
 from layerstep.solvers.solver import Solver
 from layerstep.solvers.system import Batch
 from layerstep.tasks import Path, Prompts, Task
+from layerstep.tasks.path import context_lengths
 from layerstep.tasks.prompts import BLOCK
 from layerstep.threads import one_thread, pool
 
@@ -26,7 +26,7 @@ def solve(solver: Solver, prompts: Prompts, task: Task, steps: Steps, *, context
     `steps`: an int for 0..steps, or increasing step numbers. `contexts`: only these n.
     The task gives kernel, bandwidth and ridge; to solve with others pass another task.
     """
-    return solve_all({solver.label: (solver, steps)}, prompts, task, contexts=contexts)[solver.label]
+    return solve_all({"one": (solver, steps)}, prompts, task, contexts=contexts)["one"]
 
 
 def solve_all(
@@ -41,7 +41,8 @@ def solve_all(
 
     `progress` is called with the fraction done.
     """
-    chosen = _contexts(contexts, prompts.N)
+    chosen = list(range(1, prompts.N + 1)) if contexts is None else context_lengths(contexts, prompts.N).tolist()
+    require(len(solvers) > 0, "solvers", "{}", "at least one solver")
     numbers = {name: step_numbers(steps, solver) for name, (solver, steps) in solvers.items()}
     # Context length first while they are filled, so that every solver writes one contiguous piece.
     values = {name: prompts.y.new_empty(len(chosen), prompts.B, len(steps)) for name, steps in numbers.items()}
@@ -77,6 +78,8 @@ def exact(prompts: Prompts, task: Task) -> Float[Tensor, "B N"]:
 
 def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:
     """`steps` as an increasing tensor: integers, or real numbers for a solver that allows them."""
+    ok = isinstance(solver, Solver)
+    require(ok, "solver", repr(solver), "a solver such as Richardson()", "By name: SOLVERS['richardson'].")
     if isinstance(steps, Integral):
         require_count(0, steps=steps)
         numbers = torch.arange(int(steps) + 1)
@@ -87,19 +90,9 @@ def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:
             raise InputError(f"steps = {steps!r}: must be an int or increasing numbers.") from error
     require(numbers.ndim == 1 and len(numbers) > 0, "steps", steps, "an int or a list of at least one number")
     require(bool(torch.isfinite(numbers.double()).all()), "steps", steps, "finite")
-    require(bool((numbers >= 0).all()), "steps", steps, "0 or more")
+    require(bool(((numbers >= 0) & (numbers < 2**53)).all()), "steps", steps, "0 or more, and below 2**53")
     require(bool((numbers.diff() > 0).all()), "steps", steps, "strictly increasing", "Sort them and drop repeats.")
     if solver.continuous:
         return numbers.double()
     require(bool((numbers == numbers.round()).all()), "steps", steps, f"whole numbers for {solver.label}")
     return numbers.long()
-
-
-def _contexts(contexts: Sequence[int] | None, N: int) -> list[int]:
-    if contexts is None:
-        return list(range(1, N + 1))
-    chosen = [int(n) for n in contexts]
-    ordered = all(a < b for a, b in itertools.pairwise(chosen))
-    require(bool(chosen) and ordered, "contexts", chosen, "increasing context lengths, at least one")
-    require(chosen[0] >= 1 and chosen[-1] <= N, "contexts", chosen, f"from 1 to {N}")
-    return chosen

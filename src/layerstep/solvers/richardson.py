@@ -32,7 +32,13 @@ class Richardson(Solver):
         if self.eta is not None:
             require_positive(eta=self.eta)
         unscaled = self.preconditioner == "none" or self.step == "per-prefix"
-        require(unscaled, "step", "'fixed'", "'per-prefix' with the row-sum preconditioner", "Or give eta.")
+        require(
+            unscaled,
+            "step",
+            "'fixed'",
+            "'per-prefix' with the row-sum preconditioner",
+            "For one step size give eta instead.",
+        )
 
     @property
     def label(self) -> str:

@@ -37,11 +37,15 @@ class Batch:
     y: Float[Tensor, "B M"]
     gram: Float[Tensor, "B M M"]
     lam: float
+    task: Task
 
     @staticmethod
     def of(prompts: Prompts, task: Task) -> Batch:
         require(prompts.d == task.d, "prompts.d", prompts.d, f"{task.d}, the dimension of the task")
-        return Batch(x=prompts.x, y=prompts.y, gram=task.gram(prompts.x, prompts.x), lam=task.lam)
+        dtype = prompts.x.dtype
+        ok = dtype in (torch.float32, torch.float64)
+        require(ok, "prompts.x.dtype", dtype, "torch.float32 or torch.float64", "Use prompts.to(torch.float64).")
+        return Batch(x=prompts.x, y=prompts.y, gram=task.gram(prompts.x, prompts.x), lam=task.lam, task=task)
 
     def system(self, n: int) -> System:
         return System(K=self.gram[:, :n, :n], k=self.gram[:, n, :n], y=self.y[:, :n], lam=self.lam, batch=self)
@@ -50,6 +54,16 @@ class Batch:
     def eig_max(self) -> Float[Tensor, "B"]:
         """Largest eigenvalue of K_N + lam I, the longest prefix. By interlacing no prefix exceeds it."""
         return torch.linalg.eigvalsh(self.gram[:, :-1, :-1])[:, -1] + self.lam
+
+    @cached_property
+    def log_gram(self) -> Float[Tensor, "B M M"]:
+        """log K, where `gram` has underflowed too."""
+        return self.task.log_gram(self.x, self.x)
+
+    @cached_property
+    def has_empty_rows(self) -> bool:
+        """Is there a point whose kernel value with every point is 0?"""
+        return bool((self.gram.diagonal(dim1=-2, dim2=-1) == 0).any())
 
     @cached_property
     def exact(self) -> Float[Tensor, "B N"]:
@@ -79,11 +93,20 @@ class System:
     @cached_property
     def D(self) -> Float[Tensor, "B n"]:
         """Row sums of K: the diagonal of the paper's preconditioner. The query is not in them."""
-        return self.K.sum(-1)
+        return self.row_sums(self.K)
+
+    def row_sums(self, K: Float[Tensor, "B n n"]) -> Float[Tensor, "B n"]:
+        """Row sums to divide by, of K or of its lower triangle."""
+        remedy = "The arccos1 kernel is 0 at x = 0: move or remove that point, or use a solver without row sums."
+        require(not self.batch.has_empty_rows, "a row sum of K", 0, "above 0", remedy)
+        return K.sum(-1)
 
     def average(self, sharpness: Float[Tensor, "T"]) -> Float[Tensor, "B n T"]:
-        """k_j^t / sum_j k_j^t for every t: weights of a kernel average at the query, also where all k_j underflow."""
-        log_k = self.k.clamp_min(torch.finfo(self.k.dtype).tiny).log()
+        """k_j^t / sum_j k_j^t for every t: weights of a kernel average at the query, also where k_j underflow."""
+        tiny = torch.finfo(self.k.dtype).tiny
+        log_k, lost = self.k.clamp_min(tiny).log(), self.k < tiny
+        if bool(lost.any()):
+            log_k = torch.where(lost, self.batch.log_gram[:, self.n, : self.n], log_k)
         return torch.softmax(log_k.unsqueeze(-1) * sharpness, dim=1)
 
     @cached_property

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import require, require_choice, require_count, require_positive
 from layerstep.tasks.inputs import INPUTS
-from layerstep.tasks.kernels import KERNELS, require_bandwidth
+from layerstep.tasks.kernels import KERNELS, log_gaussian, require_bandwidth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,12 @@ class Task:
     def gram(self, x: Float[Tensor, "*batch n d"], z: Float[Tensor, "*batch m d"]) -> Float[Tensor, "*batch n m"]:
         """Kernel values between two sets of points."""
         return KERNELS[self.kernel](x, z, self.v)
+
+    def log_gram(self, x: Float[Tensor, "*batch n d"], z: Float[Tensor, "*batch m d"]) -> Float[Tensor, "*batch n m"]:
+        """log K, also where the Gaussian kernel underflows."""
+        if self.kernel == "gaussian":
+            return log_gaussian(x, z, self.v)
+        return self.gram(x, z).clamp_min(torch.finfo(x.dtype).tiny).log()
 
     def law(self, normals: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
         """Inputs x from standard normals."""

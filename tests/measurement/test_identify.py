@@ -56,6 +56,19 @@ def test_the_fitted_steps_are_the_planted_ones(prompts, instrument):
     assert verdict.preconditioner.row_sums is True
 
 
+@pytest.mark.parametrize(
+    "task", [ls.Task(N=12, kernel="arccos1", v=0.5), ls.Task(N=12, sigma=1.0)], ids=["kernel", "ridge"]
+)
+def test_families_that_diverge_do_not_blind_the_instrument(task):
+    """A step that is safe for the Gaussian kernel or for a small ridge is none for others: such paths are left out."""
+    prompts = ls.sample(task, 64, seed=0)
+    library = Library.build(prompts, task, bandwidths=(0.7, 1.0), ridges=(6.5,))
+    assert library.table.isfinite().all()
+    path = ls.solve(ls.Richardson(), prompts, task, (1, 2, 3, 5, 8, 14))
+    verdict = identify(path, prompts, task, instrument=Instrument.prepare(library))
+    assert verdict.overall.nearest == "richardson", str(verdict)
+
+
 def mixture(prompts):
     return 0.6 * planted(prompts, "richardson").values + 0.4 * planted(prompts, "nadaraya-watson").values
 

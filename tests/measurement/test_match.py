@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import layerstep as ls
-from layerstep.measurement.match import layers_won, match
+from layerstep.measurement.match import Match, layers_won, match
 
 TASK = ls.Task(N=12)
 
@@ -74,6 +74,11 @@ def test_constant_steps_have_no_r2():
     same = ls.Path(reference.values[3].expand(4, -1, -1), range(4), "constant")
     found = match(same, reference, prompts)
     assert math.isnan(found.r2(0, 3))
+    # Equal means that are no binary fractions: nine of them have a mean of their own.
+    third = torch.zeros(9, 11, 3)
+    third[:, 3, :2] = third[:, 4, 2] = 1
+    thirds = Match(cosine=third, layers=torch.arange(9.0), steps=torch.arange(11.0), label="thirds")
+    assert math.isnan(thirds.r2(0, 8))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert all(map(math.isnan, found.line(0, 3, seed=0, resamples=10).interval))
@@ -87,6 +92,30 @@ def test_a_planted_solver_wins_every_layer_and_ties_go_to_the_first():
     assert won == {"richardson": 0, "cg": 4, "gd": 0}
     copies = {name: match(path, references["cg"], prompts) for name in ("first", "second")}
     assert layers_won(copies) == {"first": 4, "second": 0}
+
+
+def test_what_is_no_number_matches_nothing():
+    prompts, path = planted()
+    richardson, gd = (ls.solve(ls.SOLVERS[name], prompts, TASK, 20) for name in ("richardson", "gd"))
+    broken, diverged = path.values.clone(), gd.values.clone()
+    broken[3], diverged[-1] = torch.nan, torch.inf
+    broken, diverged = ls.Path(broken, path.stages), ls.Path(diverged, gd.stages)
+    matches = {"gd": match(broken, diverged, prompts), "richardson": match(broken, richardson, prompts)}
+    assert layers_won(matches) == {"gd": 0, "richardson": 5}  # layers 1 to 6 but 3
+    best = matches["gd"].best_step
+    assert best[:, 3].isnan().all()
+    assert torch.equal(best[:, 4:], match(path, ls.Path(gd.values[:-1], gd.stages[:-1]), prompts).best_step[:, 4:])
+    assert math.isnan(matches["gd"].r2(2, 6))
+
+
+def test_labels_may_be_an_array_and_mistakes_are_answered_in_words():
+    prompts, path = planted()
+    found = match(path, path, prompts.target.numpy())
+    assert torch.equal(found.cosine, match(path, path, prompts).cosine)
+    with pytest.raises(ls.InputError, match="seed = -1"):
+        found.line(1, 5, seed=-1)
+    with pytest.raises(ls.InputError, match="matches = of different layers: must be of the same path"):
+        layers_won({"whole": found, "part": match(ls.Path(path.values[:3], path.stages[:3]), path, prompts)})
 
 
 def test_paths_on_other_prompts_are_refused():

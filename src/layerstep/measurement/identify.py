@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from layerstep.errors import InputError, require
+from layerstep.errors import InputError, require, require_count
 from layerstep.measurement.decision import IDENTIFIED, NONE, Judgement, Rule, judge, live_layers
 from layerstep.measurement.evidence import Evidence, Instrument
 from layerstep.measurement.filters import fit_filter, slopes
@@ -42,6 +42,7 @@ def identify(
     instrument: a library prepared on the same prompts, to judge several models with. seed: of the bootstrap and of
     the interventions. Sequences may come in any order; the verdict does not depend on it.
     """
+    require_count(0, seed=seed)
     rule = rule or Rule(**read_record()["rule"])
     require(path.B == prompts.B, "path", f"{path.B} sequences", f"on the prompts given, which are {prompts.B}")
     if path.B < FEWEST:

@@ -27,6 +27,8 @@ CONTEXTS = (3, 6, 10, 15, 20, 25, 30, 35, 40)
 #: Bandwidths and ridges tried, as multiples of the task's: all v at its lam, and the other lam at its v.
 BANDWIDTHS = (0.7, 0.75, *(1.025**k for k in range(-9, 10)), 1.3, 1.36, 1.43, 1.5)
 RIDGES = (0.25, 0.4, 0.63, 1.6, 2.5, 4.0, 6.5)
+#: A candidate farther from KRR than this, in units of the root mean square label, diverges; the others stay below 10.
+DIVERGED = 1e3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +128,10 @@ class Library:
     """Every prediction of every candidate on the judged prompts, as distances A_t - KRR: table [R, B, C], C contexts.
 
     krr [B, C] is the exact prediction of the task. The table is computed in float64 and kept in float32, whose rounding
-    is four orders below the smallest distance that decides. Sequences are kept
-    in the order `order`, which their content decides: the two halves of the cross-fitting are the first and the last
-    of them, and a verdict does not depend on the order they came in.
+    is four orders below the smallest distance that decides. Candidates that diverge on these prompts (a fixed step too
+    long for this kernel or ridge) are left out. Sequences are kept in the order `order`, which their content decides:
+    the two halves of the cross-fitting are the first and the last of them, and a verdict does not depend on the order
+    they came in.
     """
 
     task: Task
@@ -158,6 +161,7 @@ class Library:
         rows = sum(len(f.steps) for f in wanted for v, lam in settings if f.tried_at(v, lam, task))
         table = torch.empty(rows, prompts.B, len(contexts))
         krr = exact(prompts, task)[:, [n - 1 for n in contexts]]
+        farthest = DIVERGED * float(prompts.y.square().mean().sqrt())
         candidates: list[Candidate] = []
         row = 0
         for done, (v, lam) in enumerate(settings):
@@ -169,8 +173,11 @@ class Library:
                 contexts=contexts,
             )
             for family in chosen:
+                away = paths[family.name].values - krr
+                if not bool(away.abs().amax() <= farthest):  # nor where it is NaN
+                    continue
                 candidates.append(Candidate(family=family, v=v, lam=lam, rows=slice(row, row + len(family.steps))))
-                table[candidates[-1].rows] = (paths[family.name].values - krr).float()
+                table[candidates[-1].rows] = away.float()
                 row += len(family.steps)
             if progress is not None:
                 progress((done + 1) / len(settings))
@@ -180,7 +187,7 @@ class Library:
             order=order,
             contexts=contexts,
             candidates=tuple(candidates),
-            table=table,
+            table=table[:row],
             krr=krr,
         )
 

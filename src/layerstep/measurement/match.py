@@ -14,10 +14,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require
+from layerstep.errors import require, require_count
 from layerstep.tasks import Path, Prompts
+from layerstep.tasks.prompts import Array, as_float_tensor
 
 TINY = 1e-12  # an error vector shorter than this has no direction: its cosine is 0
+UNKNOWN = -2.0  # below every cosine: stands for that of predictions that are NaN or infinite, which match nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,18 +52,14 @@ class Match:
 
     @property
     def best_step(self) -> Float[Tensor, "B L"]:
-        """t*(B, l) = argmax_t cosine, the first on ties."""
-        return self.steps[self.cosine.argmax(dim=1)].T
+        """t*(B, l) = argmax_t cosine, the first on ties; NaN for a layer whose predictions are not numbers."""
+        best = self.cosine.nan_to_num(UNKNOWN).max(dim=1)
+        return torch.where(best.values == UNKNOWN, torch.nan, self.steps[best.indices]).T
 
     @property
     def at_cap(self) -> Float[Tensor, "L"]:
         """Share of sequences whose best step is the last one: they would choose a later step if there were one."""
         return (self.best_step == self.steps[-1]).double().mean(0)
-
-    @property
-    def mean_maximum(self) -> Float[Tensor, "L"]:
-        """Mean over sequences of max_t cosine, beside max_t of the mean that decides the layers won."""
-        return self.cosine.amax(1).mean(-1)
 
     def r2(self, first: float, last: float) -> float:
         """R2 of the mean best step against the layer, for layers first..last (the paper: 2..10)."""
@@ -70,13 +68,16 @@ class Match:
 
     def line(self, first: float, last: float, *, seed: int, resamples: int = 1000, of_mean: bool = False) -> Line:
         """The fit behind `r2`, with its interval. of_mean=True: through argmax_t of the mean cosine instead."""
+        require_count(0, seed=seed)
+        require_count(resamples=resamples)
         layers, best = self._between(first, last, self.best_step)
         draws = np.random.default_rng(seed).integers(best.shape[0], size=(resamples, best.shape[0]))
         if of_mean:
             keep = torch.isin(self.layers, layers)
             cosine = self.cosine[keep]
-            centre = self.steps[cosine.mean(-1).argmax(1)]
-            means = torch.stack([self.steps[cosine[..., torch.from_numpy(draw)].mean(-1).argmax(1)] for draw in draws])
+            centre = self.steps[cosine.mean(-1).nan_to_num(UNKNOWN).argmax(1)]
+            drawn = (cosine[..., torch.from_numpy(draw)].mean(-1).nan_to_num(UNKNOWN) for draw in draws)
+            means = torch.stack([self.steps[mean.argmax(1)] for mean in drawn])
         else:
             centre = best.mean(0)
             means = best[torch.from_numpy(draws)].mean(1)
@@ -92,7 +93,7 @@ class Match:
         return self.layers[keep], steps[..., keep]
 
 
-def match(path: Path, reference: Path, target: Prompts | Float[Tensor, "B N"]) -> Match:
+def match(path: Path, reference: Path, target: Prompts | Array) -> Match:
     """SimE of every layer of `path` with every step of `reference`; `target` are the prompts, or their noisy labels."""
     require(
         path.values.shape[1:] == reference.values.shape[1:],
@@ -110,7 +111,9 @@ def match(path: Path, reference: Path, target: Prompts | Float[Tensor, "B N"]) -
     if isinstance(target, Prompts):
         longest = int(path.contexts.max())
         require(longest <= target.N, "path.contexts", f"up to {longest}", f"at most N = {target.N} of the prompts")
-    labels = target.target[:, path.contexts - 1] if isinstance(target, Prompts) else target
+        labels = target.target[:, path.contexts - 1]
+    else:
+        labels = as_float_tensor("target", target, 2)
     require(labels.shape == (path.B, path.N), "target.shape", list(labels.shape), f"{[path.B, path.N]}")
     labels = labels.to("cpu", torch.float64)
     layers = _directions(path.values.to(labels) - labels)
@@ -121,11 +124,16 @@ def match(path: Path, reference: Path, target: Prompts | Float[Tensor, "B N"]) -
 
 
 def layers_won(matches: Mapping[str, Match], first: float = 1) -> dict[str, int]:
-    """Number of layers >= first where each solver has the largest max_t SimE(l, t); ties go to the first named."""
+    """Number of layers >= first where each solver has the largest max_t SimE(l, t); ties go to the first named.
+
+    A layer whose predictions are not numbers is won by nobody, and a step whose are not wins nothing.
+    """
     require(len(matches) > 0, "matches", "{}", "at least one match")
-    best = torch.stack([match.sime.amax(1) for match in matches.values()])
     layers = next(iter(matches.values())).layers
-    winner = best.argmax(0)[layers >= first]
+    same = all(torch.equal(match.layers, layers) for match in matches.values())
+    require(same, "matches", "of different layers", "of the same path")
+    best = torch.stack([match.sime.nan_to_num(UNKNOWN).amax(1) for match in matches.values()])
+    winner = best.argmax(0)[(layers >= first) & (best.amax(0) > UNKNOWN)]
     return {name: int((winner == index).sum()) for index, name in enumerate(matches)}
 
 
@@ -139,6 +147,7 @@ def _r2(layers: Float[Tensor, "L"], steps: Float[Tensor, "R L"]) -> Float[Tensor
     x = layers - layers.mean()
     y = steps - steps.mean(-1, keepdim=True)
     sst = y.square().sum(-1)
+    equal = (steps == steps[..., :1]).all(-1)  # sst may be rounding of their mean
     slope = y @ x / x.square().sum()
     ssr = (y - slope.unsqueeze(-1) * x).square().sum(-1)
-    return torch.where(sst == 0, torch.nan, 1 - ssr / sst)
+    return torch.where(equal, torch.nan, 1 - ssr / sst)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -15,7 +16,8 @@ from layerstep.errors import InputError, require, require_count
 from layerstep.tasks.task import Task
 from layerstep.threads import one_thread
 
-Array = Tensor | ArrayLike
+# A tuple is no ArrayLike to a checker at run time: it cannot be reversed.
+Array = Tensor | ArrayLike | Sequence[float]
 
 #: Kernel values held at a time (64 MiB of float64): bounds memory whatever B is.
 BLOCK = 2**23

@@ -35,7 +35,8 @@ def require_positive(**values: Any) -> None:
     """Raise InputError unless every named value is a finite number above 0."""
     for name, value in values.items():
         number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        require(number and 0 < value <= sys.float_info.max, name, repr(value), "a finite number above 0")
+        inside = number and 0 < value <= sys.float_info.max  # type: ignore[operator]
+        require(inside, name, repr(value), "a finite number above 0")
 
 
 def require_count(minimum: int = 1, **values: Any) -> None:

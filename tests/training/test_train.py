@@ -163,6 +163,20 @@ def test_a_loss_that_is_no_number_stops_the_run_in_words(tmp_path):
         train(RUN.override(lr=1e30, warmup=0), tmp_path, device="cpu")
 
 
+def test_one_that_diverges_does_not_stop_the_one_beside_it(tmp_path):
+    runs = [RUN, RUN.override(lr=1e30, warmup=0)]
+    for resume in (False, True):  # again: the checkpoint holds the lost model too
+        with pytest.raises(Diverged, match=r"run 1 .*The other models are whole"):
+            train(runs, tmp_path / "both", device="cpu", resume=resume)
+        assert not (tmp_path / "both" / runs[1].name / "config.json").exists()
+    alone = train(RUN, tmp_path / "alone", device="cpu")
+    beside = GPT.from_pretrained(tmp_path / "both" / RUN.name)
+    for (name, a), (_, b) in zip(alone.named_parameters(), beside.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "both" / "log.jsonl").read_text().splitlines()]
+    assert losses[-1][1] is None
+
+
 def test_the_command_trains_a_stack_and_prints_json(tmp_path, capsys):
     arguments = ["train", "tiny", "--out", str(tmp_path / "o"), "--device", "cpu", "--prompts", "20", "--json"]
     arguments += ["--set", "steps=70", "warmup=1", "layers=1", "batch=4", "--stack", "seed=1", "seed=2,inputs=uniform"]

@@ -93,13 +93,13 @@ def campaign(
             if index == 0:
                 clock.rest = 0
             if error is not None:
-                say(f"{_words(group)}: {error}")
                 failed.append(error)
-                return
-            say(f"{_words(group)}: trained after {clock.minutes:.1f} minutes")
+            say(f"{_words(group)}: {error or f'trained after {clock.minutes:.1f} minutes'}")
             shared = [each.name for other in found for each in other if other is not group]
             for each in group:
                 folder, place = _folder(home, group) / each.run.name, results / each.name if results else None
+                if error is not None and not (folder / "config.json").exists():
+                    continue  # this one diverged; those beside it may be whole
                 keep = each.name in LAWS
                 published.append(beside.submit(publish, folder, each.name, place, weights=keep, shared=shared))
 

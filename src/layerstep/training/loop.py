@@ -47,10 +47,10 @@ def train(
     """Train `run` and write config.json, model.safetensors, log.jsonl and checkpoints to the folder `out`.
 
     A list of runs of one shape is trained side by side, each model in a folder of its own inside `out`; the result
-    is then a list of GPT. `snapshots` are the fractions of training at which the weights are kept too. A tracker
-    is a function: `on_log` is called with every record of the log. `resume` goes on from the last checkpoint, to
-    the very bits an uninterrupted run has on the same machine. `fused` asks for the hand-written kernels or
-    refuses them (None: where they fit).
+    is then a list of GPT. Where one diverges, the others go on to their end and are saved before that is raised.
+    `snapshots` are the fractions of training at which the weights are kept too. A tracker is a function: `on_log` is
+    called with every record of the log. `resume` goes on from the last checkpoint, to the very bits an uninterrupted
+    run has on the same machine. `fused` asks for the hand-written kernels or refuses them (None: where they fit).
     """
     steps = training(run, out, device, resume, checkpoint_seconds, snapshots, on_log, progress, fused)
     while True:
@@ -133,6 +133,8 @@ class _Loop:
         self.total = engine.runs[0].steps
         self.snapshots = sorted({max(1, round(f * self.total)) for f in snapshots})
         self.pending: deque[tuple[int, int, Tensor, Any]] = deque()
+        lost = (~torch.isfinite(engine.weights).all(1)).nonzero().flatten().tolist()  # before this run was resumed
+        self.diverged = {i: f"the weights of run {i} are no numbers: it has diverged." for i in lost}
         self.seconds = self._trim_log()
         self.began = time.monotonic() - self.seconds
         self.words = ""
@@ -163,6 +165,8 @@ class _Loop:
             show(self.engine.step, self.words)
             self._checkpoint()
             self._save_models()
+        if self.diverged:
+            raise Diverged(" ".join(self.diverged.values()) + " The other models are whole.")
 
     def _later(self, before: int, losses: Tensor) -> None:
         """Start copying losses to the host, and remember to read them."""
@@ -190,14 +194,16 @@ class _Loop:
             "points": [active_points(run, step - 1) for run in runs],
             "seconds": round(time.monotonic() - self.began, 3),
         }
-        if not all(map(math.isfinite, record["loss"])):
-            bad = next(i for i, value in enumerate(record["loss"]) if not math.isfinite(value))
-            raise Diverged(
-                f"the loss of run {bad} is {record['loss'][bad]} between steps {before} and {step}. "
-                f"Lower lr (now {runs[bad].lr:g}) or lengthen warmup; earlier checkpoints are unharmed."
-            )
+        for i, value in enumerate(record["loss"]):
+            if not math.isfinite(value):
+                words = f"the loss of run {i} is {value} between steps {before} and {step}. "
+                words += f"Lower lr (now {runs[i].lr:g}) or lengthen warmup; earlier checkpoints are unharmed."
+                self.diverged.setdefault(i, words)
+                record["loss"][i] = record["last"][i] = None
+        if len(self.diverged) == len(runs):
+            raise Diverged(self.diverged[0])
         self._write(record)
-        self.words = "loss " + " ".join(f"{value:.4f}" for value in record["loss"])
+        self.words = "loss " + " ".join("nan" if v is None else f"{v:.4f}" for v in record["loss"])
         self.words += f"  lr {record['lr'][0]:.2e}"
         if self.on_log:
             self.on_log(record)
@@ -212,6 +218,8 @@ class _Loop:
 
     def _save_models(self, *inside: str) -> None:
         for s, (run, folder) in enumerate(zip(self.engine.runs, self.folders, strict=True)):
+            if s in self.diverged:
+                continue
             about = {"run": run.to_dict(), "step": self.engine.step, "provenance": provenance(str(self.engine.device))}
             self.engine.gpt(s).save_pretrained(folder.joinpath(*inside), about=about)
 

@@ -246,6 +246,10 @@ REFUSED = [
     ({"rho": 0.1}, 'for scheme="exact"'),
     ({"L": 0}, "L = 0"),
     ({"eta": 100.0, "L": None, "error": 0.1}, "eta = 100.0: must be below 2 /"),
+    ({"eta": 1e-9, "L": None, "error": 0.1}, "iterations: must be at most 1,000,000"),
+    ({"eta": 1e-20, "L": None, "error": 0.1}, "iterations: must be at most 1,000,000"),
+    ({"dtype": torch.int64}, r"dtype = torch\.int64: must be a floating-point type"),
+    ({"v": 1e-170}, "v = 1e-170: must be from 1e-150"),
     ({"L": None, "error": 0.1, "B_y": None, "heads": 7, "eps": 0.2}, "(?s)3 reasons.*eps.*B_y.*heads"),
 ]
 
@@ -274,13 +278,32 @@ def test_prompts_are_refused_in_words(prompt, message):
         construct(2, 5, 1.0, 0.1, L=3, scheme="compact").predict(*prompt)
 
 
+@pytest.mark.parametrize("scheme", ["compact", "exact"])
+def test_a_ridge_that_swallows_the_number_of_examples_is_solved(scheme):
+    """In float64 lam + N = lam: all eigenvalues are one."""
+    s = system(5, 2, 1.0, 1e20)
+    for asked in ({"L": 3}, {"error": 1e-12}):
+        prediction = construct(2, 5, 1.0, 1e20, B_y=1.0, scheme=scheme, **asked).predict(*s.tensors())
+        assert (np.abs(prediction.value.numpy() - s.exact) <= prediction.bound.numpy()).all()
+
+
+def test_a_step_that_diverges_beyond_all_numbers_promises_nothing():
+    network = construct(2, 5, 1.0, 0.1, L=400, scheme="compact", eta=100.0)
+    assert network.certificate.bound is None
+    assert network.certificate["phi"] == math.inf
+
+
 def test_paths_are_refused_in_words():
     network = construct(2, 5, 1.0, 0.1, L=3, scheme="compact")
     prompts = sample(Task(d=2, N=7), 1, seed=0)
     with pytest.raises(InputError, match=r"contexts = .*from 1 to 5"):
         network.path(prompts)
-    with pytest.raises(InputError, match=r"stages = \[4\]: must be from 0 to L = 3"):
+    with pytest.raises(InputError, match=r"stages = \[4\]: must be increasing whole numbers from 0 to L = 3"):
         network.path(prompts, contexts=[5], stages=[4])
+    with pytest.raises(InputError, match=r"stages = \[2, 1\]: must be increasing"):
+        network.path(prompts, contexts=[5], stages=[2, 1])
+    with pytest.raises(InputError, match=r"contexts = \[3, 3\]: must be increasing"):
+        network.path(prompts, contexts=[3, 3])
     with pytest.raises(InputError, match=r"prompts.d = 1"):
         network.path(sample(Task(d=1, N=5), 1, seed=0))
 

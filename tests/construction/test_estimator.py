@@ -37,6 +37,25 @@ def test_it_is_kernel_ridge_regression_within_its_bounds(arguments):
     assert estimator.score(X_new, y_new) == pytest.approx(1 - ((value - y_new) ** 2).mean() / y_new.var())
 
 
+def test_a_constant_column_has_no_scale():
+    """The standard deviation of a constant 0.1 is 1e-17 and not 0; nothing may be divided by it."""
+    X, y, X_new, _ = problem()
+    X[:, 2] = X_new[:, 2] = 0.1
+    estimator = TransformerKRR().fit(X, y)
+    before = estimator.predict(X_new)
+    X_new[:, 2] += 1e-9
+    np.testing.assert_allclose(estimator.predict(X_new), before, rtol=1e-9)
+
+
+def test_the_bound_covers_the_digits_that_a_large_mean_costs():
+    X, y, X_new, _ = problem()
+    y = np.round(y) + 1e12
+    value, bound = TransformerKRR(error=1e-8).fit(X, y).predict(X_new, return_bound=True)
+    centred = TransformerKRR(error=1e-8).fit(X, y - 1e12)
+    expected = centred.predict(X_new).astype(np.longdouble) + 10**12
+    assert (np.abs(value - expected) <= bound + centred.y_scale_ * 1e-8).all()
+
+
 def test_the_papers_scheme_works_where_it_fits():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (6, 1)), rng.uniform(-1, 1, 6)

@@ -354,6 +354,14 @@ def test_arguments_outside_the_theorem_are_refused(arguments, message):
         network(**arguments)
 
 
+@pytest.mark.parametrize("v", [0.2, 0.1])
+def test_a_narrow_kernel_is_certified_although_its_least_value_is_lost_beside_1(v):
+    network = construct(2, 4, v, 1.0, B_x=1.0, B_y=1.0, eps=0.1)
+    kappa = math.exp(-2 / v**2)
+    assert network.certificate["n_flip"] == pytest.approx(2 * (4 * kappa) ** -0.5 * 40**0.5, rel=1e-6)
+    assert not network.is_built
+
+
 def test_missing_ranges_are_named_together():
     with pytest.raises(InputError, match=r"(?s)2 reasons.*B_x.*B_y"):
         construct(2, 10, 1.0, 2.0, scheme="paper", eps=0.1)

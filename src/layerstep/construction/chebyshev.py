@@ -28,12 +28,16 @@ class Richardson:
         return [self.eta] * L, [0.0] * L
 
     def contraction(self, L: int) -> float:
-        return self.rate**L
+        try:
+            return self.rate**L
+        except OverflowError:
+            return math.inf
 
     def steps(self, target: float) -> int:
         """The least L with contraction(L) <= target."""
+        shortfall = min(self.eta * self.lo, 2 - self.eta * self.hi)
         require(
-            self.rate < 1,
+            shortfall > 0,
             "eta",
             self.eta,
             f"below 2 / {self.hi:g}, the upper end of the spectrum",
@@ -42,7 +46,6 @@ class Richardson:
         if self.rate == 0:
             return 1
         # log1p: eta lo may be 1e-5, where 1 - eta lo has lost five digits.
-        shortfall = min(self.eta * self.lo, 2 - self.eta * self.hi)
         return math.ceil(math.log(target) / math.log1p(-shortfall))
 
 

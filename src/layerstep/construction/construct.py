@@ -16,6 +16,7 @@ from layerstep.construction.network import Construction
 from layerstep.construction.paper import plan
 from layerstep.construction.scheme import depth_and_sink
 from layerstep.errors import find_device, require, require_choice, require_count, require_positive
+from layerstep.tasks.kernels import require_bandwidth
 
 SCHEMES = ("paper", "exact", "compact")
 # Where no error is asked for, the sink leaks this fraction: below what float64 rounding does to the same numbers.
@@ -59,12 +60,15 @@ def construct(
     arguments = {name: value for name, value in locals().items() if name not in ("dtype", "device")}
     device = find_device(device)
     require_count(d=d, N=N)
-    require_positive(v=v, lam=lam)
-    optional = {"B_x": B_x, "B_y": B_y, "eps": eps, "error": error, "eta": eta}
+    require_bandwidth(v)
+    require_positive(lam=lam)
+    optional = {"B_x": B_x, "B_y": B_y, "eps": eps, "error": error, "eta": eta, "c": c}
     require_positive(**{name: value for name, value in optional.items() if value is not None})
     require_choice("scheme", scheme, SCHEMES)
     if L is not None:
         require_count(L=L)
+    ok = isinstance(dtype, torch.dtype) and dtype.is_floating_point
+    require(ok, "dtype", repr(dtype), "a floating-point type of torch")
     u = torch.finfo(dtype).eps / 2
     require(
         lam / N > 4 * u,
@@ -153,6 +157,8 @@ def _sink_scheme(
         lo, hi = Exact.interval(N, lam, rho)
     else:
         lo, hi = Compact.interval(N, lam)
+    # Where lam swallows N the interval is one number, and the steps divide by its width.
+    hi = max(hi, lo * (1 + 2.0**-49))
     steps: Steps = Chebyshev(lo=lo, hi=hi) if eta is None else Richardson(lo=lo, hi=hi, eta=eta)
     kind: Any = Exact if scheme == "exact" else Compact
     if error is not None and B_y is not None:

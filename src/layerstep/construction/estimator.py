@@ -31,9 +31,10 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
     def fit(self, X, y) -> TransformerKRR:
         X, y = map(np.asarray, validate_data(self, X, y, y_numeric=True, dtype=np.float64))
         d = X.shape[1]
-        spread = X.std(axis=0)
+        # The deviation of a constant 0.1 is 1e-17, by rounding: a constant is known by its range.
+        spread = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
         self.x_mean_ = X.mean(axis=0) if self.scale else np.zeros(d)
-        self.x_scale_ = np.where(spread > 0, spread, 1.0) * math.sqrt(d) if self.scale else np.ones(d)
+        self.x_scale_ = spread * math.sqrt(d) if self.scale else np.ones(d)
         self.y_mean_ = float(y.mean())
         self.y_scale_ = float(np.abs(y - self.y_mean_).max()) or 1.0
         self.x_, self.y_ = self._scaled(X), (y - self.y_mean_) / self.y_scale_
@@ -54,8 +55,13 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
         prediction = self.network_.predict(self.x_, self.y_, self._scaled(X))
-        value = self.y_mean_ + self.y_scale_ * prediction.value.numpy()
-        return (value, self.y_scale_ * prediction.bound.numpy()) if return_bound else value
+        centred = self.y_scale_ * prediction.value.numpy()
+        value = self.y_mean_ + centred
+        if not return_bound:
+            return value
+        # The last product and sum round too: to the digits of the mean, where labels are far from 0.
+        rounding = np.spacing(np.abs(centred) + abs(self.y_mean_))
+        return value, self.y_scale_ * prediction.bound.numpy() + rounding
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self.x_mean_) / self.x_scale_

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from layerstep.construction.engine import BUDGET, Pass, Program
 from layerstep.construction.scheme import Scheme, tally
 from layerstep.construction.stream import Stream
 from layerstep.errors import InputError, require
-from layerstep.tasks.path import Path
+from layerstep.tasks.path import Path, context_lengths
 from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
 
 # Many prompts are run in pieces whose attention weights stay in a processor's cache.
@@ -118,11 +119,10 @@ class Construction(nn.Module):
         if contexts is None:
             contexts = range(1, N + 1) if scheme.flexible else [scheme.N]
         stages = range(self.L + 1) if stages is None else stages
-        n = torch.tensor(list(contexts))
-        ok = len(n) > 0 and int(n.min()) >= 1 and int(n.max()) <= min(N, scheme.N)
-        require(ok, "contexts", list(contexts), f"from 1 to {min(N, scheme.N)}", f"This network has N = {scheme.N}.")
-        ok = len(stages) > 0 and min(stages) >= 0 and max(stages) <= self.L
-        require(ok, "stages", list(stages), f"from 0 to L = {self.L}")
+        n = context_lengths(contexts, min(N, scheme.N))
+        ordered = len(stages) > 0 and all(a < b for a, b in pairwise(stages))
+        whole = ordered and all(stage == int(stage) for stage in stages) and stages[0] >= 0 and stages[-1] <= self.L
+        require(whole, "stages", list(stages), f"increasing whole numbers from 0 to L = {self.L}")
         self.require_prompts(prompts.x[:, :-1].flatten(0, 1), prompts.y[:, :-1].flatten(), prompts.x[:, -1], n)
 
         B, most = prompts.B, int(n.max())

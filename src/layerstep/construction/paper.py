@@ -108,7 +108,7 @@ class Paper(Scheme):
         """Units of each spline, as the theorem says, rounded up."""
         N, eps, B_w, B_alpha = self.N, self.eps, self.B_w, self.B_alpha
         sizes = {
-            "flip": 2 * ((1 - 1 / (1 + N * self.kappa)) ** -0.5 - 1) * math.sqrt(N / eps),
+            "flip": 2 * (math.sqrt(1 + 1 / (N * self.kappa)) - 1) * math.sqrt(N / eps),
             "sq": (self.B_y + B_alpha) * math.sqrt(N / eps),
             "sq_tilde": (B_w + B_alpha) * N / math.sqrt(eps),
             "inv": 3 * math.sqrt((N + 1) / eps),
@@ -269,6 +269,12 @@ def plan(
             Precondition(B_x is not None, "B_x = None", "the largest |x|", "It sets the range of the splines."),
             Precondition(B_y is not None, "B_y = None", "the largest |y_i|", "It sets the range of the splines."),
             Precondition(c is None or 0 < c < 1, f"c = {c}", "above 0 and below 1", "Leave it out for 0.5."),
+            Precondition(
+                B_x is None or B_x <= 10 * v,
+                f"B_x = {B_x}",
+                f"at most 10 v = {10 * v:g}, where the least kernel value is 1e-87",
+                "Every constant of the theorem grows as its inverse.",
+            ),
         ],
     )
 

@@ -14,6 +14,10 @@ from layerstep.construction.blocks import Block
 from layerstep.construction.certificate import Certificate, Constant, Precondition
 from layerstep.construction.chebyshev import Steps
 from layerstep.construction.stream import Stream
+from layerstep.errors import require
+
+# Iterations of a network that is built block by block.
+_MOST = 10**6
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,8 @@ def depth_and_sink(
     while relative_bound(0.0, delta) >= target:
         delta /= 2
     L = max(1, steps.steps(phi))
+    remedy = "Ask for a larger error, a larger lam or a larger eta."
+    require(L <= _MOST, "L", f"{L:,} iterations", f"at most {_MOST:,}, which can be built", remedy)
     while relative_bound(steps.contraction(L), delta) > target:
         L += 1
     return L, N / delta

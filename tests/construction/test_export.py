@@ -56,6 +56,9 @@ def test_the_plain_model_computes_the_same(arguments, tmp_path):
         torch.testing.assert_close(
             model.predict(x, y, queries), network.predict(x, y, queries).value, rtol=1e-9, atol=1e-9
         )
+    if network.scheme.flexible:  # a shift that would cost all digits of the logits
+        shifted = model.predict(x + 1e8, y, xq + 1e8)
+        torch.testing.assert_close(shifted, network.predict(x + 1e8, y, xq + 1e8).value, rtol=1e-9, atol=1e-9)
     kinds = {type(module).__module__.split(".")[0] for module in model.modules() if not list(module.children())}
     assert kinds == {"torch"}
 

@@ -38,7 +38,7 @@ def named_weights(network: Construction) -> dict[str, nn.Parameter]:
 
 
 def layout(network: Construction) -> dict[str, Any]:
-    """What `plain` has to know beside the weights: the parts of each block, the masks, the rows of the stream."""
+    """What `plain` has to know beside the weights: parts of each block, masks, rows of the stream, centring."""
     parts = modules(network)
     place = {id(part): index for kind in parts.values() for index, part in enumerate(kind)}
     return {
@@ -47,6 +47,7 @@ def layout(network: Construction) -> dict[str, Any]:
         "mlps": len(parts["mlp"]),
         "stream": {name: rows.start for name, rows in network.stream.items()},
         "width": network.stream.width,
+        "centre": network.scheme.flexible,
     }
 
 

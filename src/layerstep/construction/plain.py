@@ -89,6 +89,10 @@ class Transformer(nn.Module):
     def predict(self, x: torch.Tensor, y: torch.Tensor, xq: torch.Tensor) -> torch.Tensor:
         """Predictions at xq [M, d] from examples x [n, d], y [n]."""
         row, n, M = self.layout["stream"], len(x), len(xq)
+        if self.layout.get("centre") and n > 0:
+            # The kernel does not see a shift; inner products in the logits do, by rounding.
+            centre = x.double().mean(0)
+            x, xq = x - centre, xq - centre
         weight = next(self.parameters())
         kinds = torch.tensor([DUMMY] + [TRAIN] * n + [QUERY] * M, device=weight.device)
         z = torch.zeros(1 + n + M, self.layout["width"], dtype=weight.dtype, device=weight.device)

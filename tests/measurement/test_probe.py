@@ -237,3 +237,8 @@ def test_a_hooked_model_is_checked_whatever_its_inputs_close_over(inputs):
 def test_models_that_cannot_be_read_are_refused_in_words(make, words):
     with pytest.raises(ls.InputError, match=words):
         probe(make(), TASK, prompts=8)
+
+
+def test_a_rate_that_is_none_is_refused_in_words():
+    with pytest.raises(ls.InputError, match=r"lr = -1\.0: must be a finite number above 0"):
+        probe(small_gpt(), TASK, prompts=8, method="gradient", lr=-1.0)

@@ -13,6 +13,7 @@ from torch import Tensor
 from layerstep.errors import require
 from layerstep.solvers import exact
 from layerstep.tasks import Path, Prompts, Task
+from layerstep.tasks.posterior import cholesky
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,7 +44,7 @@ def label_tests(
     prompts = prompts.to(torch.float64, "cpu")
     random = np.random.default_rng(seed)
     K = task.gram(prompts.x, prompts.x)
-    root = torch.linalg.cholesky(K + task.lam * torch.eye(K.shape[-1], dtype=K.dtype))
+    root = cholesky(K, task.lam)
     draw = torch.from_numpy(random.standard_normal((2, *prompts.y.shape, 1)))
     y1, y2 = (root @ draw).squeeze(-1)
     both = Prompts(prompts.x, (y1 + y2) / 2**0.5)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from layerstep.errors import FileError, InputError, require, require_choice, require_count
+from layerstep.errors import FileError, InputError, require, require_choice, require_count, require_positive
 from layerstep.files import provenance, read_tensors, write_tensors
 from layerstep.measurement.readers import GPTReader, Reader, digest_of, in_float64, reader_of
 from layerstep.tasks import Path, Prompts, Task, sample
@@ -122,10 +122,12 @@ def probe(
 ) -> Probes:
     """Fit min_w sum (w·(h, 1) - y_{n+1})² over fresh prompts and all N+1 x tokens, for every site of the model.
 
-    "least-squares": the minimum itself, from second moments summed over the stream. "gradient": Adam, one step a
-    batch, its rate falling from `lr` to 0; what the paper does, and an approximation of the same minimum.
+    "least-squares": the minimum itself, but for a ridge of 1e-7 of the mean variance, from second moments summed over
+    the stream. "gradient": Adam, one step a batch, its rate falling from `lr` to 0; what the paper does, and an
+    approximation of the same minimum.
     """
     require_count(prompts=prompts, batch=batch)
+    require_positive(lr=lr)
     require_choice("method", method, ["least-squares", "gradient"])
     reader = reader_of(model)
 
@@ -180,8 +182,7 @@ class Moments:
 
 
 def _least_squares(reader: Reader, draw: Draw, batches: int, *, progress: Callable[[float], None]) -> list[Tensor]:
-    """The minimum itself, from second moments summed over the stream."""
-
+    """(C + ridge) w = c, from second moments summed over the stream."""
     size = _piece(reader)
 
     @torch.no_grad()

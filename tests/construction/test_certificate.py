@@ -313,6 +313,9 @@ def test_convergence_data_is_json_and_every_bound_holds():
     network = construct(5, 15, 1.0, task.lam, B_y=3.0, error=0.1, scheme="compact")
     data = convergence_data(network, sample(task, 6, seed=2), stages=[0, 10, 50, network.L])
     assert json.loads(json.dumps(data)) == data
+    for wrong in ({"stages": [0, network.L + 1]}, {"prompts": sample(Task(N=15, d=2), 1, seed=2)}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            convergence_data(network, **{"prompts": sample(task, 1, seed=2)} | wrong)
     assert data["violations"] == 0
     assert data["largest_error"][-1] <= 0.1
     assert all(error <= bound for error, bound in zip(data["median_error"], data["median_bound"], strict=True))

@@ -152,6 +152,12 @@ def test_arrays_that_run_backwards_are_arrays():
     assert ls.Prompts(x, y)[np.int64(1)].B == 1
 
 
+def test_prompts_and_paths_are_data_without_gradients():
+    learned = torch.ones(2, 3, 4, requires_grad=True)
+    assert not ls.Prompts(learned, learned[..., 0]).y.requires_grad
+    assert not ls.Path(learned, [0, 1]).values.requires_grad
+
+
 def test_whole_numbers_are_no_precision_for_prompts():
     with pytest.raises(ls.InputError, match=r"dtype = torch\.int32: must be a floating-point type"):
         ls.sample(ls.Task(), 1, seed=0, dtype=torch.int32)

@@ -9,6 +9,7 @@ import torch
 
 from layerstep.construction.certificate import certify
 from layerstep.construction.network import Construction
+from layerstep.errors import require
 from layerstep.tasks.kernels import gaussian
 from layerstep.tasks.prompts import Prompts
 
@@ -21,12 +22,13 @@ def convergence_data(network: Construction, prompts: Prompts, stages: Sequence[i
     predictions with error above bound, and is 0. "promised" is the certificate of the whole network.
     """
     n, v, lam = prompts.N, network.scheme.v, network.scheme.lam
-    kept = set(range(network.L + 1) if stages is None else stages)
+    require(prompts.d == network.scheme.d, "prompts.d", prompts.d, f"{network.scheme.d}, as this network was built for")
     x, y, xq = (tensor.double() for tensor in (prompts.x[:, :n], prompts.y[:, :n], prompts.x[:, n:]))
     network.require_prompts(x.flatten(0, 1), y.flatten(), xq[:, 0], torch.tensor([n]))
+    kept = network.stages(stages)
     w_exact = torch.linalg.solve(gaussian(x, x, v) + lam * torch.eye(n, dtype=torch.float64), y)
     exact = (gaussian(xq, x, v)[:, 0] * w_exact).sum(-1)
-    errors, bounds = ({stage: torch.empty(prompts.B, dtype=torch.float64) for stage in sorted(kept)} for _ in range(2))
+    errors, bounds = ({stage: torch.empty(prompts.B, dtype=torch.float64) for stage in kept} for _ in range(2))
     row = network.stream.row
     for piece, run in network.pieces(x, y, xq):
         with run.threads():
@@ -40,10 +42,10 @@ def convergence_data(network: Construction, prompts: Prompts, stages: Sequence[i
         "scheme": network.certificate.scheme,
         "promised": network.certificate.bound,
         "prompts": prompts.B,
-        "stages": sorted(kept),
-        "median_error": [errors[stage].median().item() for stage in sorted(kept)],
-        "largest_error": [errors[stage].max().item() for stage in sorted(kept)],
-        "median_bound": [bounds[stage].median().item() for stage in sorted(kept)],
-        "largest_bound": [bounds[stage].max().item() for stage in sorted(kept)],
+        "stages": kept,
+        "median_error": [errors[stage].median().item() for stage in kept],
+        "largest_error": [errors[stage].max().item() for stage in kept],
+        "median_bound": [bounds[stage].median().item() for stage in kept],
+        "largest_bound": [bounds[stage].max().item() for stage in kept],
         "violations": sum(int((errors[stage] > bounds[stage]).sum()) for stage in kept),
     }

@@ -118,15 +118,11 @@ class Construction(nn.Module):
         require(prompts.d == scheme.d, "prompts.d", prompts.d, f"{scheme.d}, as this network was built for")
         if contexts is None:
             contexts = range(1, N + 1) if scheme.flexible else [scheme.N]
-        stages = range(self.L + 1) if stages is None else stages
         n = context_lengths(contexts, min(N, scheme.N))
-        ordered = len(stages) > 0 and all(a < b for a, b in pairwise(stages))
-        whole = ordered and all(stage == int(stage) for stage in stages) and stages[0] >= 0 and stages[-1] <= self.L
-        require(whole, "stages", list(stages), f"increasing whole numbers from 0 to L = {self.L}")
         self.require_prompts(prompts.x[:, :-1].flatten(0, 1), prompts.y[:, :-1].flatten(), prompts.x[:, -1], n)
+        kept = {stage: index for index, stage in enumerate(self.stages(stages))}
 
         B, most = prompts.B, int(n.max())
-        kept = {int(stage): index for index, stage in enumerate(stages)}
         values = torch.empty(len(kept), B, len(n), dtype=self.dtype)
         # A prompt for every prefix is N times the data: so many sequences at a time.
         group = max(1, _EXPANDED // (len(n) * most * prompts.d))
@@ -146,6 +142,14 @@ class Construction(nn.Module):
                             values[kept[stage]].view(-1)[begin : begin + len(out)] = out
         label = f"{self.certificate.scheme} construction"
         return Path(values, torch.tensor(list(kept), dtype=torch.float64), label, n)
+
+    def stages(self, wanted: Sequence[int] | None = None) -> list[int]:
+        """The stages asked for, by default all: 0, .., L."""
+        stages = list(range(self.L + 1) if wanted is None else wanted)
+        ordered = len(stages) > 0 and all(a < b for a, b in pairwise(stages))
+        whole = ordered and all(stage == int(stage) for stage in stages) and stages[0] >= 0 and stages[-1] <= self.L
+        require(whole, "stages", stages, f"increasing whole numbers from 0 to L = {self.L}")
+        return [int(stage) for stage in stages]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -185,7 +189,7 @@ class Construction(nn.Module):
     def _prompt(self, x: Array, y: Array, xq: Array) -> tuple[Tensor, Tensor, Tensor]:
         d = self.scheme.d
         x, y, xq = (
-            as_float_tensor(name, value, axes).detach().to("cpu", torch.float64)
+            as_float_tensor(name, value, axes).to("cpu", torch.float64)
             for name, value, axes in (("x", x, 2), ("y", y, 1), ("xq", xq, 2))
         )
         require(x.shape[1] == d, "x.shape", list(x.shape), f"[n, {d}]: n examples of dimension {d}")

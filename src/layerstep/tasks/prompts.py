@@ -24,10 +24,10 @@ BLOCK = 2**23
 
 
 def as_float_tensor(name: str, value: Array, ndim: int, *, finite: bool = True) -> Tensor:
-    """`value` as a floating-point tensor with `ndim` axes and finite entries; InputError says why not."""
+    """`value` as a floating-point tensor with `ndim` axes and finite entries, without gradients; or an InputError."""
     try:
         # order="C" copies a reversed array, which torch does not take.
-        tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, order="C"))
+        tensor = value.detach() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, order="C"))
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is not an array of numbers: {error}.") from error
     if not tensor.is_floating_point():

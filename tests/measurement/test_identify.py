@@ -67,6 +67,8 @@ def test_families_that_diverge_do_not_blind_the_instrument(task):
     path = ls.solve(ls.Richardson(), prompts, task, (1, 2, 3, 5, 8, 14))
     verdict = identify(path, prompts, task, instrument=Instrument.prepare(library))
     assert verdict.overall.nearest == "richardson", str(verdict)
+    (said,) = [remark for remark in verdict.remarks if "diverge on these prompts" in remark]
+    assert not {name.strip() for name in said.split(" diverge")[0].split(",")} & {f.name for f in library.families}
 
 
 def mixture(prompts):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import warnings
 from typing import Any
 
@@ -145,8 +146,8 @@ def _sink_scheme(
             ),
             Precondition(heads in (1, 2), f"heads = {heads}", "1 or 2", "2 heads need half the blocks."),
             Precondition(
-                rho is None or (scheme == "exact" and 0 <= rho < math.inf),
-                f"rho = {rho}",
+                rho is None or (scheme == "exact" and isinstance(rho, numbers.Real) and 0 <= float(rho) < math.inf),
+                f"rho = {rho!r}",
                 'a finite number of at least 0, for scheme="exact"',
                 "Leave it out.",
             ),

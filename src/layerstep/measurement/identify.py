@@ -14,7 +14,7 @@ from layerstep.measurement.decision import IDENTIFIED, NONE, Judgement, Rule, ju
 from layerstep.measurement.evidence import Evidence, Instrument
 from layerstep.measurement.filters import fit_filter, slopes
 from layerstep.measurement.labels import LabelTests, label_tests
-from layerstep.measurement.library import Library, default_contexts
+from layerstep.measurement.library import Library, default_contexts, families
 from layerstep.measurement.record import read_record
 from layerstep.measurement.verdict import Verdict, layer_table, sub_verdict
 from layerstep.tasks import Path, Prompts, Task
@@ -67,6 +67,9 @@ def identify(
         instrument = Instrument.prepare(Library.build(prompts, task, contexts, progress))
     evidence = instrument.collect(values[keep], path.stages[keep])
     remarks += _remarks(evidence, rule)
+    there = instrument.library.families
+    if absent := [family.name for family in families(prompts.N, task.lam) if family not in there]:
+        remarks.append(f"{', '.join(absent)} diverge on these prompts: not in the library, so never the answer")
 
     L = len(evidence.layers)
     overall = judge(evidence, rule, seed=seed)

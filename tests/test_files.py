@@ -9,7 +9,17 @@ import torch
 
 import layerstep.files
 from layerstep.errors import FileError
-from layerstep.files import digest, provenance, read_json, read_tensors, write_aside, write_json, write_tensors
+from layerstep.files import (
+    digest,
+    held,
+    provenance,
+    read_json,
+    read_tensors,
+    require_writable,
+    write_aside,
+    write_json,
+    write_tensors,
+)
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -37,12 +47,52 @@ def test_a_full_disk_is_a_sentence(tmp_path):
             raise FULL
 
 
+def test_a_device_or_a_folder_is_never_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name, words in {"pipe": "Not a regular file", "folder": "Is a directory"}.items():
+        with pytest.raises(FileError, match=rf"cannot write .*{name}: {words}"):
+            write_json(tmp_path / name, 1)
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
+
+
+def test_a_link_stays_a_link_and_its_target_is_written(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "a.json").symlink_to("disk/b.json")
+    for value in (1, 2):
+        write_json(tmp_path / "a.json", value)
+    assert (tmp_path / "a.json").is_symlink()
+    assert read_json(tmp_path / "disk" / "b.json") == 2
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path):
+    file = write_json(tmp_path / "a.json", 1)
+    require_writable(file)
+    assert read_json(file) == 1
+    assert os.listdir(tmp_path) == ["a.json"]
+    with pytest.raises(FileError, match=r"a\.json is a file, not a folder"):
+        require_writable(file / "b.json")
+
+
+def test_a_file_is_held_by_one_at_a_time(tmp_path):
+    pytest.importorskip("fcntl")
+    file = write_json(tmp_path / "a.json", 1)
+    with held(file, "Wait."), pytest.raises(FileError, match=r"a\.json is in use by another process\. Wait\."):
+        with held(file, "Wait."):
+            pass
+    with held(file, "Wait."):
+        pass
+
+
 def test_unreadable_files_are_sentences(tmp_path):
     with pytest.raises(FileError, match="is not there"):
         read_json(tmp_path / "no.json")
     (tmp_path / "cut.json").write_text('{"x": ')
-    with pytest.raises(FileError, match=r"cut\.json is not readable JSON"):
+    with pytest.raises(FileError, match=r"cut\.json is not readable JSON .* Copy or write it again"):
         read_json(tmp_path / "cut.json")
+    with pytest.raises(FileError, match=r"cannot read .*: Is a directory"):
+        read_json(tmp_path)
 
 
 def test_the_identity_of_a_configuration_ignores_the_order_of_its_keys():

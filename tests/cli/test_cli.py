@@ -69,11 +69,20 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["solve", "--N", "0"], "N = 0: must be an integer of at least 1"),
         (["solve", "--steps", "0"], "steps = 0"),
         (["solve", "--inputs", "torus"], "inputs = 'torus': must be one of sphere, uniform, gaussian"),
-        (["solve", "--sequences", "0"], "B = 0"),
+        (["solve", "--sequences", "0"], "sequences = 0"),
         (["solve", "--plot", "errors.gif"], "--plot suffix = '.gif': must be one of .png, .svg, .pdf"),
         (["solve", "--plot", "/proc/no/errors.png", *SMALL], "cannot write /proc/no/errors.png"),
-        (["solve", "--steps", "abc"], "Error parsing --steps: invalid literal for int() with base 10: 'abc'"),
-        (["solve", "--stepz", "3"], "--stepz"),
+        (["solve", "--steps", "abc"], "--steps = 'abc': must be an integer. See layerstep solve --help"),
+        (["solve", "--d", "2.5"], "--d = '2.5': must be an integer. See layerstep solve --help."),
+        (["solve", "--v", "wide"], "--v = 'wide': must be a number."),
+        (["solve", "--steps", str(2**60)], f"steps = {2**60}: must be below 2**53"),
+        (["solve", "--stepz", "3"], "Unrecognized options: --stepz, 3. Perhaps you meant --steps. See layerstep solve"),
+        (["solve", "--N", "400000", "--sequences", "1"], "out of memory. Ask for fewer"),
+        (["probe", "nowhere", "--sequences", "0"], "sequences = 0"),
+        (["identify", "ridge", "--sequences", "0"], "sequences = 0"),
+        (["identify", "ridge", "--probe-prompts", "0"], "probe_prompts = 0"),
+        (["identify", "ridge", "--figure", "/proc/no/a.png"], "cannot write /proc/no/a.png"),
+        (["construct", "--save", "/dev/null"], "cannot write /dev/null: Not a regular file"),
         (["train"], "--out"),
         (["bench", "--which", "nothing"], "--which = 'nothing': must be one of all"),
     ],
@@ -83,3 +92,96 @@ def test_a_mistake_is_one_line_and_status_2(arguments, words, capsys):
     error = capsys.readouterr().err
     assert words in error
     assert len(error.strip().splitlines()) == 1
+
+
+def command(arguments, **options):
+    code = "import sys; from layerstep.cli import main; sys.exit(main())"
+    return subprocess.run([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True, **options)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["--help"], ["solve", "--help"], ["solve", *SMALL], ["solve", "--json", *SMALL]])
+def test_output_without_room_is_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = command(arguments, stdout=full)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("cannot write the output: No space left on device. Send it to another place.")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_terminal_without_unicode_is_served():
+    ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    shown = command(["construct", "--L", "3"], stdout=subprocess.PIPE, env=ascii_only)
+    assert shown.returncode == 0
+    assert "B_y ?(N / lam)" in shown.stdout
+    wrong = command(["solve", "--steps", "1e3"], env=ascii_only)
+    assert wrong.returncode == 2
+    assert wrong.stderr == "layerstep solve: --steps = '1e3': must be an integer. See layerstep solve --help.\n"
+
+
+def test_stdout_may_be_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["solve", *SMALL]) == 0
+
+
+def test_nothing_is_drawn_on_stderr_that_is_no_terminal(capsys):
+    assert main(["solve", *SMALL]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_stop_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("layerstep.training.train", stopped)
+    assert main(["train", "tiny", "--out", str(tmp_path / "o")]) == 130
+    words = f"stopped. The last checkpoint is in {tmp_path / 'o'}: the same command with --resume goes on."
+    assert capsys.readouterr().err == f"layerstep train: {words}\n"
+
+
+def test_a_warning_is_one_line(capsys):
+    assert main(["construct", "--error", "1e10", "--sample", "0"]) == 0
+    error = capsys.readouterr().err
+    assert error.startswith("layerstep construct: note: the bound")
+    assert len(error.splitlines()) == 1
+
+
+PROMPT = "0.1,0.2,1\n0.3,-0.2,0.5\n0.2,0.2,\n"
+
+
+@pytest.mark.parametrize("text", [PROMPT, "\ufeff" + PROMPT, "x1,x2,y\n" + PROMPT, PROMPT + "  \n , , \n"])
+def test_a_prompt_as_spreadsheets_write_it(text, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    assert main(["construct", "--csv", str(tmp_path / "a.csv"), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["runs"][0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "words"),
+    [
+        (PROMPT, ["--d", "7"], "--d = 7: must be 2, as"),
+        (PROMPT, ["--N", "1"], "--N = 1: must be at least 2"),
+        (PROMPT, ["--B-y", "0.1"], "--B-y = 0.1: must be at least 1"),
+        (PROMPT.replace("0.1", "1e200"), [], "line 1 = ['1e200', '0.2', '1']: must be numbers; only the label"),
+        (PROMPT.replace("0.5", "nan"), [], "line 2 = 'nan': must be a number, or empty for a query. Numbers up to"),
+        (PROMPT.replace("0.2,1", '"0.2,1'), [], "line 3 = '0.2,1"),
+        ("1" * 200_000 + PROMPT, [], "is no CSV file in UTF-8 (field larger than field limit"),
+        ("\x00\udcff", [], "is no CSV file in UTF-8"),
+    ],
+)
+def test_a_mistake_in_a_prompt_names_its_place(text, options, words, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8", errors="surrogateescape")
+    assert main(["construct", "--csv", str(tmp_path / "a.csv"), *options]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert len(error.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("about", [{"run": 5}, {"run": {"task": 5}}])
+def test_a_model_card_that_describes_no_task_is_one_line(about, tmp_path, capsys):
+    from layerstep.training import GPT, Model
+
+    GPT(Model(layers=1, heads=1, width=4), d=1, N=3).save_pretrained(tmp_path, about=about)
+    for verb in ("probe", "identify"):
+        assert main([verb, str(tmp_path)]) == 2
+        assert "config.json describes no task" in capsys.readouterr().err

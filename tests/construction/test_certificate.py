@@ -244,7 +244,7 @@ REFUSED = [
     ({"L": None, "error": 0.1, "B_y": None}, "B_y = None"),
     ({"heads": 3}, "heads = 3"),
     ({"rho": 0.1}, 'for scheme="exact"'),
-    ({"scheme": "exact", "rho": "x"}, "rho = 'x': must be a finite number"),
+    ({"scheme": "exact", "rho": math.nan}, "rho = nan: must be a finite number"),
     ({"L": 0}, "L = 0"),
     ({"eta": 100.0, "L": None, "error": 0.1}, "eta = 100.0: must be below 2 /"),
     ({"eta": 1e-9, "L": None, "error": 0.1}, "iterations: must be at most 1,000,000"),

@@ -15,6 +15,7 @@ from layerstep.errors import FileError, InputError
 from layerstep.tasks import Task
 from layerstep.training import GPT, Diverged, Model, Run, train
 from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
+from layerstep.training.loop import training
 
 RUN = Run(task=Task(N=4, d=2), model=Model(layers=1, heads=2, width=16), steps=300, batch=4, lr=1e-3, warmup=10)
 STACK = [RUN, RUN.override(seed=1, inputs="uniform")]
@@ -115,7 +116,10 @@ def test_a_finished_run_resumes_to_itself(tmp_path):
         ("bytes", FileError, "does not have the checksum it was written with. Delete"),
         ("missing", FileError, "cannot read .*safetensors"),
         ("format", FileError, "has format 0, this version reads 1"),
-        ("json", FileError, "not readable JSON"),
+        ("json", FileError, "not readable JSON .* Or: delete .* to resume from the checkpoint before it"),
+        ({"step": 10**9}, FileError, "says step 1000000000, which is not its own. Delete"),
+        ({"step": "x"}, FileError, "says step 'x', which is not its own"),
+        ({"sha256": None}, FileError, "does not have the checksum"),
         ("run", InputError, "belongs to another run"),
     ],
 )
@@ -130,9 +134,36 @@ def test_damaged_checkpoints_are_refused_in_words(tmp_path, damage, error, words
         note.write_text(json.dumps(json.loads(note.read_text()) | {"format": 0}))
     elif damage == "json":
         note.write_text(note.read_text()[:30])
+    elif isinstance(damage, dict):
+        note.write_text(json.dumps(json.loads(note.read_text()) | damage))
     run = RUN.override(seed=5) if damage == "run" else RUN
     with pytest.raises(error, match=words):
         load_checkpoint(tmp_path, [run])
+
+
+def test_one_folder_is_one_run_at_a_time(tmp_path):
+    pytest.importorskip("fcntl")
+    first = training(RUN, tmp_path, "cpu")
+    next(first)
+    with pytest.raises(FileError, match=r"runs\.json is in use by another process"):
+        train(RUN, tmp_path, device="cpu", resume=True)
+    first.close()
+    train(RUN, tmp_path, device="cpu", resume=True)
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[1]", b"null", b'{"step": "x"}', b"\xff\xfe", b'{"step": 3'])
+def test_a_damaged_line_of_the_log_costs_that_line(tmp_path, line):
+    train(RUN, tmp_path, device="cpu")
+    log = tmp_path / "log.jsonl"
+    whole = log.read_bytes()
+    log.write_bytes(line + b"\n" + whole)
+    train(RUN, tmp_path, device="cpu", resume=True)
+    assert log.read_bytes() == whole
+
+
+def test_the_last_step_is_shown_once(tmp_path, capsys):
+    train(RUN, tmp_path, device="cpu", progress=True)
+    assert capsys.readouterr().err.count(f"{RUN.steps:,}/{RUN.steps:,}") == 1
 
 
 def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(tmp_path, monkeypatch):
@@ -191,8 +222,9 @@ def test_the_command_trains_a_stack_and_prints_json(tmp_path, capsys):
     ("arguments", "words"),
     [
         (["--set", "depth=3"], "'depth=3': must be NAME=VALUE with NAME one of steps"),
-        (["--set", "steps=ten"], "steps must be a value of type int"),
+        (["--set", "steps=ten"], "steps = 'ten': must be an integer"),
         (["--set", "heads=3"], "width = 32: must be divisible by heads = 3"),
+        (["--prompts", "-1"], "prompts = -1: must be an integer of at least 0"),
         (["--device", "tpu"], "device = 'tpu': must be one of"),
         (["--stack", "seed=1", "layers=2"], "differ in model"),
     ],

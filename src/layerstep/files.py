@@ -20,23 +20,30 @@ from layerstep.errors import FileError
 
 @contextlib.contextmanager
 def write_aside(path: str | os.PathLike) -> Iterator[FilePath]:
-    """Yield a temporary path beside `path`; on success it becomes `path`, on any failure it is removed."""
-    path = FilePath(path)
-    aside = None
+    """Yield a temporary path beside `path`; on success it becomes `path`, on any failure it is removed.
+
+    A link stays a link: what it points to is written. A device or a pipe is refused: renaming would replace it.
+    """
+    path, aside = FilePath(path), None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        place = path.resolve()
+        if place.exists() and not place.is_file():
+            raise OSError(None, "Is a directory" if place.is_dir() else "Not a regular file")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
         os.close(handle)
         aside = FilePath(name)
         yield aside
         with open(aside, "rb") as file:
             os.fsync(file.fileno())
         aside.chmod(0o666 & ~_umask())
-        os.replace(aside, path)
+        os.replace(aside, place)
     except OSError as error:
         if isinstance(error, FileError):
             raise
         reason = error.strerror or str(error)
+        if isinstance(error, FileExistsError):
+            reason = f"{error.filename} is a file, not a folder"
         raise FileError(
             f"cannot write {path}: {reason}. What was there before is unchanged; "
             "free some space or choose another place."
@@ -44,6 +51,38 @@ def write_aside(path: str | os.PathLike) -> Iterator[FilePath]:
     finally:
         if aside is not None:
             aside.unlink(missing_ok=True)
+
+
+def require_writable(path: str | os.PathLike) -> None:
+    """A FileError before the work, not after it, where `path` cannot be written."""
+
+    class Seen(Exception):
+        pass
+
+    with contextlib.suppress(Seen), write_aside(path):
+        raise Seen
+
+
+@contextlib.contextmanager
+def held(path: str | os.PathLike, remedy: str) -> Iterator[None]:
+    """Hold the file `path` for this process alone; a FileError with `remedy` where another one holds it.
+
+    The hold ends with the process, however that ends. Where files cannot be held (Windows, some network disks) this
+    does nothing.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FileError(f"{path} is in use by another process. {remedy}") from error
+        except OSError:
+            pass
+        yield
 
 
 def _umask() -> int:
@@ -68,8 +107,10 @@ def read_json(path: str | os.PathLike) -> Any:
         return json.loads(FilePath(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise FileError(f"{path} is not there. Check the path.") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FileError(f"{path} is not readable JSON ({error}). It may be truncated; delete it.") from error
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror}. Check the path.") from error
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON, a number of too many digits
+        raise FileError(f"{path} is not readable JSON ({error}). Is it cut short? Copy or write it again.") from error
 
 
 def write_tensors(

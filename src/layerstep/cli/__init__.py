@@ -8,11 +8,13 @@ import importlib
 import io
 import itertools
 import os
+import re
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 
 from layerstep import __version__
-from layerstep.errors import InputError, LayerstepError
+from layerstep.errors import InputError, LayerstepError, require_choice
 
 VERBS = {
     "solve": "run classical solvers on every prefix of sampled prompts",
@@ -23,6 +25,7 @@ VERBS = {
     "reproduce": "build the report: the paper and ours, side by side",
     "bench": "run the benchmarks and print their tables",
 }
+KINDS = {"int": "an integer", "float": "a number"}
 
 
 def usage() -> str:
@@ -55,37 +58,81 @@ def _parse(verb: str, arguments: list[str]) -> Callable[[], None]:
     except SystemExit as stop:
         if not stop.code:
             raise
-        # The parser draws a box: its first paragraph says what is wrong.
-        lines = [line.strip(" │") for line in said.getvalue().splitlines() if not line.startswith(("╭", "╰"))]
-        sentence = " ".join(itertools.takewhile(lambda line: not line.startswith("──"), lines))
-        raise InputError(f"{sentence.rstrip('.')}. See layerstep {verb} --help.") from None
+        raise InputError(f"{_sentence(said.getvalue())} See layerstep {verb} --help.") from None
+
+
+def _sentence(box: str) -> str:
+    """What the parser says is wrong: it draws a box, in ASCII where the terminal knows no more, of a title and
+    paragraphs with rules between them."""
+    lines = [line.strip(" │") for line in box.splitlines()[1:] if not line.startswith("╰")]
+    paragraphs = [
+        " ".join(group)
+        for is_rule, group in itertools.groupby(filter(None, lines), lambda line: not line.strip("─-"))
+        if not is_rule
+    ]
+    sentence, *more = paragraphs
+    if wrong := re.match(r"Error parsing (\S+): .*(int|float)\W.*'(.*)'", sentence):
+        option, kind, value = wrong.groups()
+        sentence = f"{option} = {value!r}: must be {KINDS[kind]}"
+    for meant in (re.match(r"Perhaps you meant: .*?(--[\w-]+)", paragraph) for paragraph in more):
+        sentence += f". Perhaps you meant {meant[1]}" if meant else ""
+    return f"{sentence.rstrip('.')}."
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb. A user's mistake is one line on stderr and status 2, never a traceback."""
-    arguments = sys.argv[1:] if argv is None else argv
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(usage())
-        return 0
-    if arguments[0] in ("-V", "--version"):
-        print(__version__)
-        return 0
-    verb, *rest = arguments
-    if verb not in VERBS:
-        print(f"layerstep: verb = {verb!r}: must be one of {', '.join(VERBS)}.", file=sys.stderr)
-        return 2
+    verb, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    name = f"layerstep {verb}" if verb in VERBS else "layerstep"
+    if sys.stdout is None:  # closed by the shell (>&-)
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without √ shows ?, as does a name that is no UTF-8
     try:
-        _parse(verb, rest)()
+        with _warnings_as_notes(name):
+            _run(verb, rest)
         sys.stdout.flush()
-    except LayerstepError as error:
-        print(f"layerstep {verb}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"layerstep {verb}: stopped.", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"{name}: stopped. {stop}".rstrip(), file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except MemoryError:
-        print(f"layerstep {verb}: out of memory. Ask for fewer sequences, steps or examples.", file=sys.stderr)
+        _drop_output()
+    except (LayerstepError, OSError, MemoryError, RuntimeError) as error:
+        print(f"{name}: {_in_words(error)}", file=sys.stderr)
         return 2
     return 0
+
+
+def _run(verb: str, rest: list[str]) -> None:
+    if verb in ("-h", "--help", "help"):
+        print(usage())
+    elif verb in ("-V", "--version"):
+        print(__version__)
+    else:
+        require_choice("verb", verb, VERBS)
+        _parse(verb, rest)()
+
+
+def _in_words(error: Exception) -> str:
+    """One line about what is no bug: a mistake, no memory, no room for the output. Anything else is raised again."""
+    if isinstance(error, LayerstepError):
+        return " ".join(str(error).split())
+    if isinstance(error, MemoryError) or "allocate" in str(error) or "out of memory" in str(error):  # torch's own words
+        return "out of memory. Ask for fewer sequences, steps or examples, or for a smaller model."
+    if isinstance(error, OSError) and error.filename is None:  # files of ours are a FileError
+        _drop_output()
+        return f"cannot write the output: {error.strerror or error}. Send it to another place."
+    raise error
+
+
+def _drop_output() -> None:
+    """What is still in the buffer of stdout cannot be written; nobody shall try again when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def _warnings_as_notes(name: str) -> Iterator[None]:
+    """A warning is one line, without the place in our code that gave it."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: print(f"{name}: note: {message}", file=sys.stderr)
+        yield

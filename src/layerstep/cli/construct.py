@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def run(
     scheme: Literal["compact", "exact", "paper"] = "compact",
-    d: int = 5,
-    N: int = 40,
+    d: int | None = None,
+    N: int | None = None,
     v: float = 1.0,
     lam: float = 0.0025,
     B_x: float | None = None,
@@ -39,8 +39,8 @@ def run(
 
     Args:
         scheme: compact (smallest), exact (the row-sum preconditioned iteration to rounding) or paper (the theorem's).
-        d: dimension of the inputs.
-        N: number of examples.
+        d: dimension of the inputs (default: 5, or what the CSV file has).
+        N: largest number of examples (default: 40, or what the CSV file has).
         v: bandwidth of the Gaussian kernel.
         lam: the ridge.
         B_x: largest norm of an input (default: 1, or what the CSV file has).
@@ -64,21 +64,31 @@ def run(
     from layerstep.construction import construct
     from layerstep.construction import export as export_to
     from layerstep.construction import save as save_to
-    from layerstep.errors import require_count
+    from layerstep.errors import require, require_count
+    from layerstep.files import require_writable
 
     require_count(0, sample=sample)
+    for place in (save, export and export / "weights.safetensors"):
+        if place is not None:
+            require_writable(place)
     prompts: list[tuple[Any, Any, Any]] = []
     if csv is not None:
         x, y, xq = read_prompt(csv)
-        N, d = x.shape
-        B_x = B_x if B_x is not None else float(np.linalg.norm(np.concatenate([x, xq]), axis=1).max()) or 1.0
-        B_y = B_y if B_y is not None else float(np.abs(y).max()) or 1.0
+        require(d in (None, x.shape[1]), "--d", d, f"{x.shape[1]}, as {csv} has", "Leave it out.")
+        largest_x = float(np.linalg.norm(np.concatenate([x, xq]), axis=1).max())
+        largest_y = float(np.abs(y).max())
+        remedy = "Leave it out; with less, the certificate is not about this prompt."
+        for option, given, least in (("--N", N, len(x)), ("--B-x", B_x, largest_x), ("--B-y", B_y, largest_y)):
+            require(given is None or given >= least, option, given, f"at least {least:g}, as {csv} has", remedy)
+        d, N = x.shape[1], N or len(x)
+        B_x = B_x if B_x is not None else largest_x or 1.0
+        B_y = B_y if B_y is not None else largest_y or 1.0
         prompts = [(x, y, xq)]
     if eps is None and error is None and L is None:
         error = 0.01
     network = construct(
-        d,
-        N,
+        5 if d is None else d,
+        40 if N is None else N,
         v,
         lam,
         B_x=1.0 if B_x is None else B_x,
@@ -114,10 +124,13 @@ def read_prompt(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     from layerstep.errors import FileError, require
 
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            lines = [(number, line) for number, line in enumerate(csv_module.reader(file), start=1) if any(line)]
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}. Check the path.") from error
+        with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets write a mark first
+            reader = csv_module.reader(file)
+            lines = [(reader.line_num, line) for line in reader if any(cell.strip() for cell in line)]
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror}. Check the path.") from error
+    except (UnicodeDecodeError, csv_module.Error) as error:
+        raise FileError(f"{path} is no CSV file in UTF-8 ({error}). Write x1,x2,..,y in every line.") from error
     if lines and not any(_number(cell) is not None for cell in lines[0][1]):
         lines = lines[1:]
     require(len(lines) > 0, "--csv", path, "a file with at least one line of numbers")
@@ -128,9 +141,10 @@ def read_prompt(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         place = f"--csv {path}, line {number}"
         require(len(line) == columns, place, f"{len(line)} values", f"{columns} values, as the first line has")
         cells = [_number(cell) for cell in line]
-        require(None not in cells[:-1], place, line, "numbers; only the label may be empty")
+        remedy = "Numbers up to 1e150 are read."
+        require(None not in cells[:-1], place, line, "numbers; only the label may be empty", remedy)
         empty = not line[-1].strip()
-        require(empty or cells[-1] is not None, place, line[-1], "a number, or empty for a query")
+        require(empty or cells[-1] is not None, place, repr(line[-1]), "a number, or empty for a query", remedy)
         (queries if empty else examples).append(cells[:-1] if empty else cells)
     require(len(examples) > 0, "--csv", path, "a file with at least one labelled line")
     remedy = "End a line with a comma to leave its label empty."
@@ -140,8 +154,9 @@ def read_prompt(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _number(cell: str) -> float | None:
+    """The number in a cell, if it is one whose square is finite."""
     try:
-        return float(cell)
+        return value if abs(value := float(cell)) <= 1e150 else None
     except ValueError:
         return None
 

@@ -41,16 +41,17 @@ def run(
         figure: draw the evidence into this file (.png, .svg or .pdf).
         json: print the verdict as JSON.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from layerstep.errors import require_choice
+    from layerstep.cli.bar import progress_bar
+    from layerstep.errors import require_choice, require_count
+    from layerstep.files import require_writable
     from layerstep.measurement import identify
     from layerstep.tasks import sample
 
+    require_count(sequences=sequences, probe_prompts=probe_prompts)
     if figure is not None:
         require_choice("--figure suffix", figure.suffix, [".png", ".svg", ".pdf"])
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+        require_writable(figure)
+    with progress_bar() as progress:
         bar = progress.add_task("reading the model", total=1.0)
 
         def show(done: float) -> None:
@@ -106,6 +107,7 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
 
 def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: str, options: TaskOptions, show):
     from layerstep.cli.probe import made_for
+    from layerstep.files import require_writable
     from layerstep.measurement import Probes, probe
     from layerstep.tasks import sample
     from layerstep.training import GPT
@@ -116,6 +118,7 @@ def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: s
     if file is not None or place.is_file():
         fitted = Probes.load(place, gpt)
     else:
+        require_writable(place)
         fitted = probe(gpt, task, prompts=prompts, seed=seed, label=folder.name, progress=show)
         fitted.save(place)
     fitted.self_check(sample(task, 4, seed))

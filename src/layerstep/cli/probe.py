@@ -42,16 +42,21 @@ def run(
         json: print errors as JSON.
     """
     from rich.console import Console
-    from rich.progress import Progress
 
+    from layerstep.cli.bar import progress_bar
+    from layerstep.errors import require_count
+    from layerstep.files import require_writable
     from layerstep.measurement import GPTReader, probe
     from layerstep.solvers import exact
     from layerstep.tasks import sample
     from layerstep.training import GPT
 
+    require_count(sequences=sequences)
     gpt = GPT.from_pretrained(model, device=device)
     law = task.task(made_for(model, gpt), str(model))
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    file = out or model / ("probes-attention.safetensors" if attention else "probes.safetensors")
+    require_writable(file)
+    with progress_bar() as progress:
         bar = progress.add_task(f"probes from {prompts:,} prompts", total=1.0)
         fitted = probe(
             GPTReader(gpt, attention),
@@ -63,7 +68,6 @@ def run(
             label=model.name,
             progress=lambda done: progress.update(bar, completed=done),
         )
-    file = out or model / ("probes-attention.safetensors" if attention else "probes.safetensors")
     fitted.save(file)
     held_out = sample(law, sequences, seed)
     path = fitted.path(held_out)
@@ -77,14 +81,14 @@ def run(
     from rich import box
     from rich.table import Table
 
-    title = f"mean squared error of the probes on {sequences} fresh prompts"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("site", no_wrap=True)
     for n in shown:
         table.add_column(f"n = {n}", justify="right")
     for site, errors in zip(fitted.reader.sites, mse.tolist(), strict=True):
         table.add_row(site, *(f"{errors[n - 1]:.4f}" for n in shown))
     table.add_row("exact KRR", *(f"{float(krr[n - 1]):.4f}" for n in shown))
+    print(f"mean squared error of the probes on {sequences} fresh prompts")
     Console(width=max(80, Console().width)).print(table)
     print(f"probes: {file}")
 
@@ -96,8 +100,8 @@ def made_for(folder: Path, gpt) -> dict[str, Any]:
     from layerstep.tasks import Task
 
     about = read_json(folder / "config.json").get("about") or {}
-    task = about.get("run", {}).get("task") or about.get("task")
     try:
+        task = about.get("run", {}).get("task") or about.get("task")
         return Task(**task).to_dict() if task else {"d": gpt.d, "N": gpt.N}
-    except (TypeError, InputError) as error:
+    except (AttributeError, TypeError, InputError) as error:
         raise FileError(f"{folder / 'config.json'} describes no task ({error}). Copy or write it again.") from error

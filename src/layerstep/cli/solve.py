@@ -32,22 +32,23 @@ def run(
         json: print all errors, by solver, step and context length, as JSON.
         plot: also draw the errors at the longest context into this file (.png, .svg or .pdf).
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from layerstep.errors import require_choice, require_count
+    from layerstep.cli.bar import progress_bar
+    from layerstep.errors import require, require_choice, require_count
+    from layerstep.files import require_writable
     from layerstep.solvers import SOLVERS, exact, solve_all
     from layerstep.tasks import sample
 
-    require_count(1, steps=steps)
+    require_count(1, steps=steps, sequences=sequences)
+    require(steps < 2**53, "steps", steps, "below 2**53")
     names = list(SOLVERS) if solvers == "all" else [name.strip() for name in solvers.split(",")]
     for name in names:
         require_choice("--solvers", name, SOLVERS)
     if plot is not None:
         require_choice("--plot suffix", plot.suffix, [".png", ".svg", ".pdf"])
+        require_writable(plot)
     law = task.task()
     shown = sorted({0, steps, *(round(steps ** (i / 6)) for i in range(7))})
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with progress_bar() as progress:
         bar = progress.add_task(f"{len(names)} solvers, {sequences} prompts", total=1.0)
         prompts = sample(law, sequences, seed)
         paths = solve_all(
@@ -84,14 +85,14 @@ def _print_table(shown, errors, krr: float, title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    title = f"mean squared error by step; {title}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("solver", no_wrap=True)
     for step in shown:
         table.add_column(str(step), justify="right", no_wrap=True)
     for name, error in errors.items():
         table.add_row(name, *(f"{value:.3g}" for value in error[:, -1].tolist()))
     table.add_row("exact KRR", *([""] * (len(shown) - 1)), f"{krr:.3g}")
+    print(f"mean squared error by step; {title}")
     Console(width=max(80, Console().width)).print(table)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from layerstep.errors import InputError
+from layerstep.errors import InputError, require_count
 
 
 def run(
@@ -39,16 +39,20 @@ def run(
     """
     from layerstep.training import PRESETS, evaluate, train
 
+    require_count(0, prompts=prompts)
     base = PRESETS[preset].override(**parse(",".join(set)))
     runs = [base.override(**parse(changes)) for changes in stack] or [base]
-    models: Any = train(
-        runs if stack else base,
-        out,
-        device=device,
-        resume=resume,
-        checkpoint_seconds=checkpoint_seconds,
-        progress=True,
-    )
+    try:
+        models: Any = train(
+            runs if stack else base,
+            out,
+            device=device,
+            resume=resume,
+            checkpoint_seconds=checkpoint_seconds,
+            progress=True,
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"The last checkpoint is in {out}: the same command with --resume goes on.") from None
     results = []
     for each, model in zip(runs, models if stack else [models], strict=True):
         folder = out / each.name if stack else out
@@ -69,6 +73,9 @@ def run(
             print(f"  MSE {mse:.4f} with all examples, exact KRR {krr:.4f}: {errors['ratio']:.3f} times")
 
 
+KINDS = {int: "an integer", float: "a number"}
+
+
 def parse(changes: str) -> dict[str, Any]:
     """'lr=1e-3,layers=4' as {'lr': 0.001, 'layers': 4}, each value of its field's type."""
     from layerstep.training.config import scalars
@@ -78,9 +85,9 @@ def parse(changes: str) -> dict[str, Any]:
     for change in filter(None, changes.split(",")):
         name, equals, text = change.partition("=")
         if not equals or name not in kinds:
-            raise InputError(f"{change!r}: must be NAME=VALUE with NAME one of {', '.join(kinds)}.")
+            raise InputError(f"--set or --stack {change!r}: must be NAME=VALUE with NAME one of {', '.join(kinds)}.")
         try:
             values[name] = kinds[name](text.replace("_", "") if kinds[name] is int else text)
         except ValueError as error:
-            raise InputError(f"{change!r}: {name} must be a value of type {kinds[name].__name__}.") from error
+            raise InputError(f"{name} = {text!r}: must be {KINDS[kinds[name]]}.") from error
     return values

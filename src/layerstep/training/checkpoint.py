@@ -48,14 +48,19 @@ def load_checkpoint(folder: FilePath, runs: Sequence[Run]) -> tuple[int, dict[st
     if not found:
         return None
     note = found[-1]
-    about = read_json(note)
     mend = f"Delete {note} to resume from the checkpoint before it."
+    try:
+        about = read_json(note)
+    except FileError as error:
+        raise FileError(f"{error} Or: {mend[0].lower()}{mend[1:]}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         written = about.get("format") if isinstance(about, dict) else None
         raise FileError(f"{note} has format {written}, this version reads {FORMAT}. {mend}")
-    if about["runs"] != [run.identity for run in runs]:
+    if about.get("runs") != [run.identity for run in runs]:
         raise InputError(f"{note} belongs to another run. Give the same runs in the same order, or another folder.")
-    path = note.with_suffix(".safetensors")
-    if checksum(path) != about["sha256"]:
+    path, step = note.with_suffix(".safetensors"), about.get("step")
+    if not isinstance(step, int) or note.stem != f"step-{step:09}" or step > runs[0].steps:
+        raise FileError(f"{note} says step {step!r}, which is not its own. {mend}")
+    if checksum(path) != about.get("sha256"):
         raise FileError(f"{path} does not have the checksum it was written with. {mend}")
-    return about["step"], read_tensors(path)[0]
+    return step, read_tensors(path)[0]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from layerstep.errors import FileError, InputError, LayerstepError, find_device, require
-from layerstep.files import provenance, read_json, write_json, write_text
+from layerstep.files import held, provenance, read_json, write_json, write_text
 from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
 from layerstep.training.config import Run
 from layerstep.training.engine import Engine
@@ -84,7 +84,8 @@ def training(
     folder = FilePath(out)
     folders = [folder] if isinstance(run, Run) else [folder / each.name for each in runs]
     _claim(folder, runs, resume, where)
-    with torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
+    busy = held(folder / RUNS, "Wait for it, stop it, or choose another folder.")
+    with busy, torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
         engine = Engine(runs, where, fused, lanes)
         checkpoint = load_checkpoint(folder / CHECKPOINTS, runs) if resume else None
         if checkpoint is not None:
@@ -149,7 +150,8 @@ class _Loop:
                 self._later(before, losses)
                 while len(self.pending) > 2:
                     self._record()
-                show(self.engine.step, self.words)
+                if self.engine.step < self.total:
+                    show(self.engine.step, self.words)
                 if self.engine.step in self.snapshots:
                     self._flush()
                     self._save_models(SNAPSHOTS, f"step-{self.engine.step:09}")
@@ -228,15 +230,16 @@ class _Loop:
         path = self.folder / LOG
         if not path.exists():
             return 0.0
+        try:
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError as error:
+            raise FileError(f"cannot read {path}: {error.strerror}. Move it away, then resume.") from error
         kept = []
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
+        for line in lines:
+            with contextlib.suppress(ValueError, TypeError, KeyError):  # no record: a line that a kill cut short
                 record = json.loads(line)
-            except json.JSONDecodeError:  # the line a kill cut short
-                break
-            if record["step"] > self.engine.step:
-                break
-            kept.append(record)
+                if record["step"] <= self.engine.step and record["seconds"] >= 0:
+                    kept.append(record)
         write_text(path, "".join(json.dumps(record) + "\n" for record in kept))
         return kept[-1]["seconds"] if kept else 0.0
 

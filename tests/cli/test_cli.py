@@ -82,7 +82,6 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["identify", "ridge", "--sequences", "0"], "sequences = 0"),
         (["identify", "ridge", "--probe-prompts", "0"], "probe_prompts = 0"),
         (["identify", "ridge", "--figure", "/proc/no/a.png"], "cannot write /proc/no/a.png"),
-        (["construct", "--save", "/dev/null"], "cannot write /dev/null: Not a regular file"),
         (["train"], "--out"),
         (["bench", "--which", "nothing"], "--which = 'nothing': must be one of all"),
     ],

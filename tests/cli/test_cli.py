@@ -77,7 +77,7 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["solve", "--v", "wide"], "--v = 'wide': must be a number."),
         (["solve", "--steps", str(2**60)], f"steps = {2**60}: must be below 2**53"),
         (["solve", "--stepz", "3"], "Unrecognized options: --stepz, 3. Perhaps you meant --steps. See layerstep solve"),
-        (["solve", "--N", "400000", "--sequences", "1"], "out of memory. Ask for fewer"),
+        (["solve", "--N", "5000000", "--d", "1", "--sequences", "1"], "out of memory. Ask for fewer"),
         (["probe", "nowhere", "--sequences", "0"], "sequences = 0"),
         (["identify", "ridge", "--sequences", "0"], "sequences = 0"),
         (["identify", "ridge", "--probe-prompts", "0"], "probe_prompts = 0"),

@@ -184,3 +184,12 @@ def test_a_model_card_that_describes_no_task_is_one_line(about, tmp_path, capsys
     for verb in ("probe", "identify"):
         assert main([verb, str(tmp_path)]) == 2
         assert "config.json describes no task" in capsys.readouterr().err
+
+
+def test_a_verdict_says_on_how_many_prompts_its_probes_were_fitted(tmp_path, capsys):
+    from layerstep.training import GPT, Model
+
+    GPT(Model(layers=1, heads=1, width=4), d=1, N=3).initialise(0).save_pretrained(tmp_path)
+    assert main(["probe", str(tmp_path), "--prompts", "1024"]) == 0
+    assert main(["identify", str(tmp_path), "--sequences", "8"]) == 0
+    assert f"probes: {tmp_path / 'probes.safetensors'}, fitted on 1,024 prompts" in capsys.readouterr().out

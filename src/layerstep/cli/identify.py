@@ -57,7 +57,7 @@ def run(
         def show(done: float) -> None:
             progress.update(bar, completed=done)
 
-        rerun, law = _open(model, probes, probe_prompts, seed, device, task, show)
+        rerun, law, source = _open(model, probes, probe_prompts, seed, device, task, show)
         prompts = sample(law, sequences, seed)
         path = rerun(prompts)
         progress.update(bar, description="comparing with every solver", completed=0.0)
@@ -76,12 +76,14 @@ def run(
         print(json_module.dumps(verdict.to_dict(), allow_nan=False))
         return
     print(verdict)
+    if source:
+        print(f"  {source}")
     if figure is not None:
         print(f"figure: {figure}" if verdict.table is not None else "figure: not drawn, there is no evidence to draw")
 
 
 def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str, options: TaskOptions, show):
-    """(the model as a function from prompts to its path, its task)."""
+    """(the model as a function from prompts to its path, its task, words about how it is read)."""
     from layerstep.construction import load
     from layerstep.errors import InputError
     from layerstep.measurement.library import default_contexts
@@ -90,7 +92,7 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
     if model in SOLVERS:
         solver, task = SOLVERS[model], options.task()
         steps = [0.5 * 1.4**k if solver.continuous else k * (k + 3) // 4 for k in range(1, 13)]
-        return (lambda prompts: solve(solver, prompts, task, steps)), task
+        return (lambda prompts: solve(solver, prompts, task, steps)), task, ""
     place = Path(model)
     if place.is_file():
         network = load(place)
@@ -99,7 +101,7 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
         task = options.task(own, model)
         stages = sorted({round(network.L ** (k / 23)) for k in range(24)})
         contexts = default_contexts(task.N) if scheme.flexible else [task.N]
-        return (lambda prompts: network.path(prompts, stages=stages, contexts=contexts)), task
+        return (lambda prompts: network.path(prompts, stages=stages, contexts=contexts)), task, ""
     if place.is_dir():
         return _trained(place, probes, prompts, seed, device, options, show)
     raise InputError(f"model = {model!r}: must be a folder, a file, or a solver: {', '.join(SOLVERS)}.")
@@ -122,4 +124,5 @@ def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: s
         fitted = probe(gpt, task, prompts=prompts, seed=seed, label=folder.name, progress=show)
         fitted.save(place)
     fitted.self_check(sample(task, 4, seed))
-    return fitted.path, task
+    count = fitted.facts.get("prompts")
+    return fitted.path, task, f"probes: {place}" + (f", fitted on {count:,} prompts" if count else "")

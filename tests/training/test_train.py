@@ -141,6 +141,25 @@ def test_damaged_checkpoints_are_refused_in_words(tmp_path, damage, error, words
         load_checkpoint(tmp_path, [run])
 
 
+def test_weights_saved_over_others_are_the_ones_that_are_read(tmp_path):
+    for seed, shard_bytes in enumerate((None, 1500, 3000, None, 1500)):  # whole, in shards, in fewer, whole, in shards
+        gpt = GPT(Model(layers=1, heads=1, width=8), d=2, N=3).initialise(seed)
+        gpt.save_pretrained(tmp_path, shard_bytes=shard_bytes)
+        again = GPT.from_pretrained(tmp_path)
+        assert all(torch.equal(a, b) for a, b in zip(gpt.parameters(), again.parameters(), strict=True))
+        files = {file.name for file in tmp_path.glob("*.safetensors")}
+        assert (files == {"model.safetensors"}) == (shard_bytes is None)
+        assert len({name[-17:] for name in files}) == 1
+
+
+def test_what_is_no_precision_or_size_is_refused_in_words(tmp_path):
+    gpt = GPT(Model(layers=1, heads=1, width=8), d=2, N=3)
+    for options in ({"dtype": torch.int8}, {"shard_bytes": 0}):
+        with pytest.raises(InputError, match=f"{next(iter(options))} = .*: must be"):
+            gpt.save_pretrained(tmp_path, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_one_folder_is_one_run_at_a_time(tmp_path):
     pytest.importorskip("fcntl")
     first = training(RUN, tmp_path, "cpu")

@@ -48,6 +48,9 @@ class Pretrained(nn.Module):
         dtype=torch.float16 halves the file; `shard_bytes` splits it. `about` is kept in config.json.
         """
         folder = FilePath(path)
+        _require_real(dtype)
+        if shard_bytes is not None:
+            require_count(shard_bytes=shard_bytes)
         state = {name: t.to(dtype) for name, t in self.state_dict().items()}
         groups = shards(state, shard_bytes) if shard_bytes else [state]
         names = [f"model-{i:05}-of-{len(groups):05}.safetensors" for i in range(1, len(groups) + 1)]
@@ -61,6 +64,12 @@ class Pretrained(nn.Module):
             write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
         config = {"model_type": KIND, "model": self.model.to_dict(), "d": self.d, "N": self.N}
         write_json(folder / CONFIG, config | ({"about": about} if about else {}))
+        # Weights saved there before, in another number of files, would be read in place of these.
+        if len(groups) == 1:
+            (folder / INDEX).unlink(missing_ok=True)
+        for file in [folder / WEIGHTS, *folder.glob("model-*-of-*.safetensors")]:
+            if file.name not in names:
+                file.unlink(missing_ok=True)
         return folder
 
     @classmethod
@@ -79,6 +88,7 @@ class Pretrained(nn.Module):
         if not folder.is_dir():
             raise FileError(f"{folder} is no folder. save_pretrained and `layerstep train` write such folders.")
         place = find_device(device)
+        _require_real(dtype)
         model = cls._described(folder / CONFIG)
         files = _weight_files(folder / INDEX) if (folder / INDEX).is_file() else [WEIGHTS]
         if not any((folder / file).exists() for file in files):
@@ -103,6 +113,10 @@ class Pretrained(nn.Module):
             raise FileError(f"{path} has no {error}. Copy or write it again.") from error
         except (TypeError, InputError) as error:
             raise FileError(f"{path} describes no model: {error} Copy or write it again.") from error
+
+
+def _require_real(dtype: torch.dtype | None) -> None:
+    require(dtype is None or dtype.is_floating_point, "dtype", dtype, "a precision such as torch.float32")
 
 
 def _weight_files(index: FilePath) -> list[str]:

@@ -125,7 +125,9 @@ def test_bad_arrays_are_refused_in_words(x, y, f, words):
         ({"v": 0.0}, "v = 0.0: must be a finite number above 0"),
         ({"sigma": -1.0}, "sigma"),
         ({"sigma": float("nan")}, "sigma"),
-        ({"sigma": 1e200}, "sigma = 1e\\+200: must be at most 1e150"),
+        ({"sigma": 1e200}, "sigma = 1e\\+200: must be from 1e-150 to 1e150"),
+        ({"sigma": 1e-200}, "sigma = 1e-200: must be from 1e-150 to 1e150"),
+        ({"inputs": "gaussian", "input_std": 1e308}, "input_std = 1e\\+308: must be from 1e-150 to 1e150"),
         ({"v": 1e-170}, "v = 1e-170: must be from 1e-150 to 1e150"),
         ({"v": 10**400}, "v = 10+: must be a finite number above 0"),
         ({"N": 0}, "N = 0: must be an integer of at least 1"),
@@ -186,3 +188,30 @@ def test_bad_paths_are_refused_in_words(arguments, words):
 def test_a_choice_that_cannot_be_hashed_is_refused_in_words():
     with pytest.raises(ls.InputError, match=r"inputs = \['sphere'\]: must be one of sphere, uniform, gaussian"):
         require_choice("inputs", ["sphere"], ls.INPUTS)
+
+
+KERNELS_THAT_ARE_NONE = {
+    "one argument": (lambda x: x, "It raised TypeError"),
+    "a number": (lambda x, z, v: 1.0, "gives float for n = 7, m = 5"),
+    "a diagonal": (lambda x, z, v: (x * x).sum(-1), r"gives \[7\] for n = 7, m = 5 and \[2, 7\]"),
+    "no batches": (lambda x, z, v: x[..., :7, :] @ z.reshape(-1, z.shape[-1]).T, "two batches"),
+    "nan": (lambda x, z, v: torch.cdist(x, z).log(), "NaN or infinite"),
+    "not symmetric": (lambda x, z, v: x[..., :1] + 0 * torch.cdist(x, z), "not symmetric"),
+    "indefinite": (lambda x, z, v: torch.cdist(x, z), "has an eigenvalue -"),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS_THAT_ARE_NONE)
+def test_a_kernel_that_is_none_is_refused_in_words(name, monkeypatch):
+    kernel, words = KERNELS_THAT_ARE_NONE[name]
+    monkeypatch.setitem(ls.KERNELS, "mine", kernel)
+    with pytest.raises(ls.InputError, match=f"kernel = 'mine'.*{words}"):
+        ls.Task(kernel="mine")
+
+
+def test_prompts_and_paths_are_shown_in_a_line():
+    prompts = ls.sample(ls.Task(N=4), 3, seed=0)
+    assert repr(prompts) == "Prompts(B=3, N=4, d=5, torch.float64, cpu, f known)"
+    path = ls.solve(ls.Richardson(), prompts, ls.Task(N=4), steps=50)
+    assert repr(path).startswith("Path('Preconditioned Richardson', S=51, B=3, N=4, stages [0")
+    assert len(repr(path)) < 120

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require, require_positive
+from layerstep.errors import InputError, require, require_positive
 
 Points = Float[Tensor, "*batch n d"]
 Gram = Float[Tensor, "*batch n m"]
@@ -54,3 +55,28 @@ def arccos1(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
 
 
 KERNELS: dict[str, Kernel] = {"gaussian": gaussian, "arccos1": arccos1}
+
+
+@functools.lru_cache(maxsize=1024)
+def require_kernel(name: str, kernel: Kernel, d: int, v: float) -> None:
+    """Raise InputError unless a kernel of the user's is one, on a few points: [n, m], finite, no eigenvalue below 0."""
+    if kernel in (gaussian, arccos1):
+        return
+    x = torch.cos(torch.arange(1.0, 8.0, dtype=torch.float64).outer(torch.arange(1.0, d + 1.0, dtype=torch.float64)))
+    wanted = (
+        "a function of x [n, d], z [m, d] and v whose values [n, m] are finite, symmetric, no eigenvalue below 0"
+    )
+    try:
+        K = kernel(x, x[:5], v)
+        wide = kernel(x.expand(2, 7, d), x.expand(2, 7, d), v)
+    except Exception as error:
+        raise InputError(f"kernel = {name!r}: must be {wanted}. It raised {type(error).__name__}: {error}") from error
+    shapes = [list(each.shape) if isinstance(each, Tensor) else type(each).__name__ for each in (K, wide)]
+    told = f"{name!r}, which gives {shapes[0]} for n = 7, m = 5 and {shapes[1]} for two batches of n = m = 7"
+    require(shapes == [[7, 5], [2, 7, 7]], "kernel", told, wanted)
+    square = wide[0].double()
+    require(bool(square.isfinite().all()), "kernel", f"{name!r}, which gives NaN or infinite values", wanted)
+    lost = 1e-8 * float(square.abs().max())
+    require(float((square - square.T).abs().max()) <= lost, "kernel", f"{name!r}, which is not symmetric", wanted)
+    least = float(torch.linalg.eigvalsh(square)[0])
+    require(least >= -lost, "kernel", f"{name!r}, which has an eigenvalue {least:.2g} on 7 points", wanted)

@@ -12,7 +12,7 @@ from layerstep.errors import InputError, require
 from layerstep.tasks.prompts import Array, as_float_tensor
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Path:
     """values [S, B, N]: the prediction of stage s on sequence b at x_{n+1} from the first n examples.
 
@@ -37,6 +37,10 @@ class Path:
         fields = {"values": values, "stages": stages, "label": label, "contexts": lengths}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        stages = _abbreviate(self.stages.tolist())
+        return f"Path({self.label!r}, S={self.S}, B={self.B}, N={self.N}, stages [{stages}], {self.values.dtype})"
 
     @property
     def S(self) -> int:

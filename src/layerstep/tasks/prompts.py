@@ -39,7 +39,7 @@ def as_float_tensor(name: str, value: Array, ndim: int, *, finite: bool = True) 
     return tensor
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Prompts:
     """B sequences of N+1 points: predict y_{n+1} at x_{n+1} from the first n pairs, for n = 1..N.
 
@@ -62,6 +62,10 @@ class Prompts:
                 labels = as_float_tensor(name, labels, 2).to(x)
                 require(labels.shape == (B, M), f"{name}.shape", list(labels.shape), f"{[B, M]}, as x has", layout)
             object.__setattr__(self, name, labels)
+
+    def __repr__(self) -> str:
+        known = "" if self.f is None else ", f known"
+        return f"Prompts(B={self.B}, N={self.N}, d={self.d}, {self.x.dtype}, {self.x.device}{known})"
 
     @property
     def B(self) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from layerstep.errors import require, require_choice, require_count, require_positive
 from layerstep.tasks.inputs import INPUTS
-from layerstep.tasks.kernels import KERNELS, log_gaussian, require_bandwidth
+from layerstep.tasks.kernels import KERNELS, log_gaussian, require_bandwidth, require_kernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +35,13 @@ class Task:
         require_count(d=self.d, N=self.N)
         require_bandwidth(self.v)
         require_positive(sigma=self.sigma, input_std=self.input_std)
-        require(self.sigma <= 1e150, "sigma", self.sigma, "at most 1e150, so that sigma² is finite")
+        for name in ("sigma", "input_std"):
+            value = getattr(self, name)
+            require(1e-150 <= value <= 1e150, name, value, "from 1e-150 to 1e150, so that its square is a number")
         # NumPy's numbers are welcome, but a task goes into JSON files.
         for name, kind in {"d": int, "N": int, "v": float, "sigma": float, "input_std": float}.items():
             object.__setattr__(self, name, kind(getattr(self, name)))
+        require_kernel(self.kernel, KERNELS[self.kernel], self.d, self.v)
 
     @property
     def lam(self) -> float:

@@ -45,12 +45,11 @@ def _lines(verdict: Verdict) -> Iterator[str]:
         yield f"  U = {overall.U:.3f} is left in all (limit {rule.u_limit:g})"
         yield f"  margin = {overall.margin:.3f} to {overall.rival} (at least {rule.margin_limit:g})"
         yield ""
-        yield "  class               score   [5 %,  95 %]        V      v        lam"
+        yield f"  class               score   [5 %,  95 %]        V  {'v':<15}  lam"
         for fit in one_per_class(overall):
-            low, high = fit.score_interval
+            interval = "[{:.3f}, {:.3f}]".format(*fit.score_interval)
             yield (
-                f"  {fit.kind:<18} {fit.score:6.3f}  [{low:.3f}, {high:.3f}]  {fit.V:7.4f}  "
-                f"{pair(fit.v)}  {pair(fit.lam)}"
+                f"  {fit.kind:<18} {fit.score:6.3f}  {interval:<15} {fit.V:7.4f}  {pair(fit.v):<15}  {pair(fit.lam)}"
             )
         yield from _layers(verdict)
     yield from _extras(verdict)
@@ -76,7 +75,11 @@ def _layers(verdict: Verdict) -> Iterator[str]:
             f"{headline(judgement)}"
         )
     if verdict.ranges:
-        yield "  windows: " + "; ".join(f"{span(j.layers)} {headline(j)}" for j in verdict.ranges)
+        alike = [list(group) for _, group in itertools.groupby(verdict.ranges, headline)]
+        yield f"  windows of {len(verdict.ranges[0].layers)} layers:"
+        for windows in alike:
+            last = f" to {span(windows[-1].layers)}" if len(windows) > 1 else ""
+            yield f"    {span(windows[0].layers)}{last}: {headline(windows[0])}"
 
 
 def _extras(verdict: Verdict) -> Iterator[str]:

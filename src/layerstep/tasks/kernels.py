@@ -63,9 +63,7 @@ def require_kernel(name: str, kernel: Kernel, d: int, v: float) -> None:
     if kernel in (gaussian, arccos1):
         return
     x = torch.cos(torch.arange(1.0, 8.0, dtype=torch.float64).outer(torch.arange(1.0, d + 1.0, dtype=torch.float64)))
-    wanted = (
-        "a function of x [n, d], z [m, d] and v whose values [n, m] are finite, symmetric, no eigenvalue below 0"
-    )
+    wanted = "a function of x [n, d], z [m, d] and v whose values [n, m] are finite, symmetric, no eigenvalue below 0"
     try:
         K = kernel(x, x[:5], v)
         wide = kernel(x.expand(2, 7, d), x.expand(2, 7, d), v)

@@ -8,8 +8,9 @@ READY := .venv/.installed
 report: $(READY)
 	$(BIN)/layerstep reproduce
 
+# A file's tests stay together: they share what is costly to prepare.
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow

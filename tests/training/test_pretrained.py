@@ -7,7 +7,7 @@ import torch
 
 from layerstep.errors import FileError, InputError
 from layerstep.tasks import Task, sample
-from layerstep.training import GPT, Model
+from layerstep.training import GPT, Model, pretrained
 
 
 @pytest.fixture
@@ -35,6 +35,22 @@ def test_half_precision_in_shards_is_the_rounded_model(gpt, tmp_path):
     again = GPT.from_pretrained(tmp_path)
     for name, tensor in gpt.state_dict().items():
         assert torch.equal(tensor.half().float(), again.state_dict()[name])
+
+
+def test_a_save_that_is_cut_short_leaves_no_mixture_of_two_models(gpt, tmp_path, monkeypatch):
+    gpt.save_pretrained(tmp_path, shard_bytes=4000)
+    write, written = pretrained.write_tensors, []
+
+    def once(path, *rest):
+        if written:
+            raise KeyboardInterrupt
+        written.append(write(path, *rest))
+
+    monkeypatch.setattr(pretrained, "write_tensors", once)
+    with pytest.raises(KeyboardInterrupt):
+        gpt.initialise(8).save_pretrained(tmp_path, shard_bytes=4000)
+    with pytest.raises(FileError, match="holds no weights"):
+        GPT.from_pretrained(tmp_path)
 
 
 def damage(folder, kind):

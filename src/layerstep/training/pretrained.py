@@ -56,6 +56,8 @@ class Pretrained(nn.Module):
         names = [f"model-{i:05}-of-{len(groups):05}.safetensors" for i in range(1, len(groups) + 1)]
         if len(groups) == 1:
             names = [WEIGHTS]
+        # Without its index a folder half written has no weights; with one that stays it would have old and new ones.
+        (folder / INDEX).unlink(missing_ok=True)
         for name, group in zip(names, groups, strict=True):
             write_tensors(folder / name, group, {"format": "pt"})
         if len(groups) > 1:
@@ -65,8 +67,6 @@ class Pretrained(nn.Module):
         config = {"model_type": KIND, "model": self.model.to_dict(), "d": self.d, "N": self.N}
         write_json(folder / CONFIG, config | ({"about": about} if about else {}))
         # Weights saved there before, in another number of files, would be read in place of these.
-        if len(groups) == 1:
-            (folder / INDEX).unlink(missing_ok=True)
         for file in [folder / WEIGHTS, *folder.glob("model-*-of-*.safetensors")]:
             if file.name not in names:
                 file.unlink(missing_ok=True)

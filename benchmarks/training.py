@@ -81,7 +81,7 @@ def rows(run: Run, device: torch.device):
     steps = 2 * CHUNK if cuda else CHUNK
     variants = [("plain engine, float32", False, "float32", 1), ("plain engine, bfloat16", False, "bfloat16", 1)]
     if cuda:
-        variants += [(f"hand-written kernels, {S} side by side", True, "bfloat16", S) for S in (1, 4, 8)]
+        variants += [(f"hand-written kernels, {S} side by side", True, "bfloat16", S) for S in (1, 2, 4, 8)]
     for name, fused, precision, S in variants:
         runs = [run.override(precision=precision, seed=s) for s in range(S)]
         engine = Engine(runs, device, fused)

@@ -39,6 +39,14 @@ def require_positive(**values: Any) -> None:
         require(inside, name, repr(value), "a finite number above 0")
 
 
+def require_square(**values: Any) -> None:
+    """Raise InputError unless every named value is a number above 0 whose square is one too."""
+    require_positive(**values)
+    for name, value in values.items():
+        allowed = f"from 1e-150 to 1e150, so that {name}² is neither 0 nor infinite"
+        require(1e-150 <= value <= 1e150, name, value, allowed)
+
+
 def require_count(minimum: int = 1, **values: Any) -> None:
     """Raise InputError unless every named value is an integer of at least `minimum`."""
     for name, value in values.items():

@@ -162,7 +162,7 @@ def test_what_is_no_precision_or_size_is_refused_in_words(tmp_path):
 
 def test_one_folder_is_one_run_at_a_time(tmp_path):
     pytest.importorskip("fcntl")
-    first = training(RUN, tmp_path, "cpu")
+    first = training(RUN, tmp_path, device="cpu")
     next(first)
     with pytest.raises(FileError, match=r"runs\.json is in use by another process"):
         train(RUN, tmp_path, device="cpu", resume=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from layerstep.cli import KINDS
 from layerstep.errors import InputError, require_count
 
 
@@ -73,9 +74,6 @@ def run(
             print(f"  MSE {mse:.4f} with all examples, exact KRR {krr:.4f}: {errors['ratio']:.3f} times")
 
 
-KINDS = {int: "an integer", float: "a number"}
-
-
 def parse(changes: str) -> dict[str, Any]:
     """'lr=1e-3,layers=4' as {'lr': 0.001, 'layers': 4}, each value of its field's type."""
     from layerstep.training.config import scalars
@@ -89,5 +87,5 @@ def parse(changes: str) -> dict[str, Any]:
         try:
             values[name] = kinds[name](text.replace("_", "") if kinds[name] is int else text)
         except ValueError as error:
-            raise InputError(f"{name} = {text!r}: must be {KINDS[kinds[name]]}.") from error
+            raise InputError(f"{name} = {text!r}: must be {KINDS[kinds[name].__name__]}.") from error
     return values

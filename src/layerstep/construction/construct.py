@@ -16,8 +16,7 @@ from layerstep.construction.exact import Exact
 from layerstep.construction.network import Construction
 from layerstep.construction.paper import plan
 from layerstep.construction.scheme import depth_and_sink
-from layerstep.errors import find_device, require, require_choice, require_count, require_positive
-from layerstep.tasks.kernels import require_bandwidth
+from layerstep.errors import find_device, require, require_choice, require_count, require_positive, require_square
 
 SCHEMES = ("paper", "exact", "compact")
 # Where no error is asked for, the sink leaks this fraction: below what float64 rounding does to the same numbers.
@@ -61,7 +60,7 @@ def construct(
     arguments = {name: value for name, value in locals().items() if name not in ("dtype", "device")}
     device = find_device(device)
     require_count(d=d, N=N)
-    require_bandwidth(v)
+    require_square(v=v)
     require_positive(lam=lam)
     optional = {"B_x": B_x, "B_y": B_y, "eps": eps, "error": error, "eta": eta, "c": c}
     require_positive(**{name: value for name, value in optional.items() if value is not None})

@@ -21,6 +21,7 @@ from layerstep.errors import LayerstepError, require, require_choice, require_po
 from layerstep.paper.publish import publish
 from layerstep.paper.runs import LAWS, RUNS, together
 from layerstep.training import PRESETS, Model, Run
+from layerstep.training.engine import LANES
 from layerstep.training.loop import training
 from layerstep.training.turns import Training, take_turns
 
@@ -103,7 +104,7 @@ def campaign(
                 keep = each.name in LAWS
                 published.append(beside.submit(publish, folder, each.name, place, weights=keep, shared=shared))
 
-        lanes = 1 if len(found) > 1 else 4
+        lanes = 1 if len(found) > 1 else LANES
         trainings = [_training(home, group, lanes, clock.see if group is found[0] else None) for group in found]
         late = take_turns(
             trainings, on_end, may_go=lambda i: i == 0 or not clock.presses, time_is_up=lambda: clock.is_over

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import InputError, require, require_positive
+from layerstep.errors import InputError, require
 
 Points = Float[Tensor, "*batch n d"]
 Gram = Float[Tensor, "*batch n m"]
@@ -23,12 +23,6 @@ def _distance(x: Points, z: Float[Tensor, "*batch m d"]) -> Gram:
         differences = (x[..., i].unsqueeze(-1) - z[..., i].unsqueeze(-2) for i in range(x.shape[-1]))
         return sum((difference.square() for difference in differences), start=torch.zeros((), device=x.device)).sqrt()
     return torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist")
-
-
-def require_bandwidth(v: float) -> None:
-    """Raise InputError unless v is a number whose square is one."""
-    require_positive(v=v)
-    require(1e-150 <= v <= 1e150, "v", v, "from 1e-150 to 1e150, so that v² is neither 0 nor infinite")
 
 
 def log_gaussian(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:

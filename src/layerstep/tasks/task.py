@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require, require_choice, require_count, require_positive
+from layerstep.errors import require_choice, require_count, require_square
 from layerstep.tasks.inputs import INPUTS
-from layerstep.tasks.kernels import KERNELS, log_gaussian, require_bandwidth, require_kernel
+from layerstep.tasks.kernels import KERNELS, log_gaussian, require_kernel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,7 @@ class Task:
         require_choice("inputs", self.inputs, INPUTS)
         require_choice("kernel", self.kernel, KERNELS)
         require_count(d=self.d, N=self.N)
-        require_bandwidth(self.v)
-        require_positive(sigma=self.sigma, input_std=self.input_std)
-        for name in ("sigma", "input_std"):
-            value = getattr(self, name)
-            require(1e-150 <= value <= 1e150, name, value, "from 1e-150 to 1e150, so that its square is a number")
+        require_square(v=self.v, sigma=self.sigma, input_std=self.input_std)
         # NumPy's numbers are welcome, but a task goes into JSON files.
         for name, kind in {"d": int, "N": int, "v": float, "sigma": float, "input_std": float}.items():
             object.__setattr__(self, name, kind(getattr(self, name)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import json
 import math
 import os
@@ -10,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, ParamSpec
 
 import torch
 from torch import Tensor
@@ -19,20 +21,21 @@ from layerstep.errors import FileError, InputError, LayerstepError, find_device,
 from layerstep.files import held, provenance, read_json, write_json, write_text
 from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
 from layerstep.training.config import Run
-from layerstep.training.engine import Engine
+from layerstep.training.engine import LANES, Engine
 from layerstep.training.progress import progress as show_progress
 from layerstep.training.schedule import active_points, learning_rate
 from layerstep.training.stack import require_stackable
 
 RUNS, LOG, CHECKPOINTS, SNAPSHOTS = "runs.json", "log.jsonl", "checkpoints", "snapshots"
 Record = dict[str, Any]
+Options = ParamSpec("Options")
 
 
 class Diverged(LayerstepError, ArithmeticError):
     """The loss is no longer a number."""
 
 
-def train(
+def training(
     run: Run | Sequence[Run],
     out: str | os.PathLike,
     *,
@@ -43,38 +46,19 @@ def train(
     on_log: Callable[[Record], None] | None = None,
     progress: bool = False,
     fused: bool | None = None,
-) -> Any:
+    lanes: int = LANES,
+) -> Generator[None, None, Any]:
     """Train `run` and write config.json, model.safetensors, log.jsonl and checkpoints to the folder `out`.
 
     A list of runs of one shape is trained side by side, each model in a folder of its own inside `out`; the result
     is then a list of GPT. Where one diverges, the others go on to their end and are saved before that is raised.
     `snapshots` are the fractions of training at which the weights are kept too. A tracker is a function: `on_log` is
     called with every record of the log. `resume` goes on from the last checkpoint, to the very bits an uninterrupted
-    run has on the same machine. `fused` asks for the hand-written kernels or refuses them (None: where they fit).
-    """
-    steps = training(run, out, device, resume, checkpoint_seconds, snapshots, on_log, progress, fused)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
+    run has on the same machine. `fused` asks for the hand-written kernels or refuses them (None: where they fit);
+    `lanes` of them fill each other's gaps (see Engine).
 
-
-def training(
-    run: Run | Sequence[Run],
-    out: str | os.PathLike,
-    device: str | None = None,
-    resume: bool = False,
-    checkpoint_seconds: float = 60.0,
-    snapshots: Sequence[float] = (0.12, 0.3, 0.6),
-    on_log: Callable[[Record], None] | None = None,
-    progress: bool = False,
-    fused: bool | None = None,
-    lanes: int = 4,
-) -> Generator[None, None, Any]:
-    """`train` that stops after every chunk of steps, so that several can take turns. `lanes`: see Engine.
-
-    Closed before its end it writes a checkpoint.
+    `training` stops after every chunk of steps, so that several can take turns; closed before its end it writes a
+    checkpoint. `train` does all of it.
     """
     runs = [run] if isinstance(run, Run) else list(run)
     require_stackable(runs)
@@ -93,6 +77,26 @@ def training(
         yield from _Loop(engine, folder, folders, checkpoint_seconds, snapshots, on_log).run(progress)
     models = [engine.gpt(s) for s in range(len(runs))]
     return models[0] if isinstance(run, Run) else models
+
+
+def _to_its_end(begin: Callable[Options, Generator[None, None, Any]]) -> Callable[Options, Any]:
+    """`train` of `training`: the same arguments, one call."""
+
+    @functools.wraps(begin)
+    def train(*args: Options.args, **kwargs: Options.kwargs) -> Any:
+        steps = begin(*args, **kwargs)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value
+
+    train.__name__ = train.__qualname__ = "train"
+    train.__signature__ = inspect.signature(begin).replace(return_annotation=Any)  # type: ignore[attr-defined]
+    return train
+
+
+train = _to_its_end(training)
 
 
 def _claim(folder: FilePath, runs: list[Run], resume: bool, device: torch.device) -> None:

@@ -5,7 +5,6 @@ Models of different shapes cannot share launches, but small ones leave most of a
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -29,14 +28,13 @@ def take_turns(
     `on_end` is told the index of each that ended, and the error that ended it, if any. A training waits while it
     may not go; one of them must be free to go at any time.
     """
-    cuda = torch.cuda.is_available()
-    streams = [torch.cuda.Stream() if cuda else None for _ in trainings]
+    streams = [torch.cuda.Stream() if torch.cuda.is_available() else None for _ in trainings]
     going = dict(enumerate(trainings))
     while going and not time_is_up():
         for index in [index for index in going if may_go(index)]:
             error = None
             try:
-                with torch.cuda.stream(streams[index]) if cuda else contextlib.nullcontext():
+                with torch.cuda.stream(streams[index]):  # None: where we are
                     next(going[index])
                 continue
             except StopIteration:
@@ -46,6 +44,6 @@ def take_turns(
             del going[index]
             on_end(index, error)
     for index, training in going.items():
-        with torch.cuda.stream(streams[index]) if cuda else contextlib.nullcontext():
+        with torch.cuda.stream(streams[index]):
             training.close()
     return list(going)

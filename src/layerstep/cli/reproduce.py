@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ def run(out: Path = Path("report"), probe: bool = False, json: bool = False) -> 
             "runs": report.runs,
             "outcomes": Counter(row.outcome for row in report.rows),
             "rows": [row.to_dict() for row in report.rows],
+            "claims": [{**asdict(claim), "outcome": claim.outcome} for claim in report.claims],
         }
         print(json_module.dumps(summary, indent=1))
     else:
@@ -45,6 +47,7 @@ def run(out: Path = Path("report"), probe: bool = False, json: bool = False) -> 
 
 def lines(report: Report) -> list[str]:
     """The outcome for people: what was made, what of the runs is here, what is missing and what failed."""
+    from layerstep.paper.claims import in_words
     from layerstep.paper.runs import total_minutes
 
     said = [
@@ -55,6 +58,7 @@ def lines(report: Report) -> list[str]:
     said += [f"  longest: {', '.join(slowest)}"] if slowest else []
     for outcome, count in Counter(row.outcome for row in report.rows).items():
         said.append(f"  {count} numbers of the paper {outcome}")
+    said.append(f"  {len(report.claims)} claims of the paper: {in_words(report.claims)}")
     here = [run for run in report.runs if run["trained_steps"] is not None]
     missing = [run for run in report.runs if run["trained_steps"] is None]
     said.append(f"  {len(here)} of {len(report.runs)} training runs are here" + (":" if here else ""))

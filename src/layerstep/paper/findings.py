@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from layerstep.paper.artefact import Data
+from layerstep.paper.claims import Claim, in_words
 from layerstep.paper.panels import LABELS
 from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON
 
 
-def findings(data: Mapping[str, Data]) -> list[str]:
+def findings(data: Mapping[str, Data], claims: Sequence[Claim] = ()) -> list[str]:
     """What came out, in sentences made from the result files."""
     sentences = []
+    if any(claim.checks for claim in claims):
+        sentences.append(
+            f"Of {len(claims)} claims of the paper that are not numbers, {in_words(claims)}, in our models."
+        )
     if "schemes" in data:
         compact, paper = (data["schemes"]["schemes"][name] for name in ("compact", "paper"))
         sentences.append(

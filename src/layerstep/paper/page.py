@@ -17,6 +17,7 @@ import jinja2
 from layerstep.files import provenance
 from layerstep.measurement.library import CLASSES
 from layerstep.paper.artefact import Artefact, Data
+from layerstep.paper.claims import Claim
 from layerstep.paper.findings import findings
 from layerstep.paper.panels import LABELS
 from layerstep.paper.quoted import HOURS_A_RUN, Row
@@ -72,6 +73,7 @@ def render(
     trained: Mapping[str, Data] = MappingProxyType({}),
     written: Mapping[str, Data] = MappingProxyType({}),
     facts: Mapping[str, str] = MappingProxyType({}),
+    claims: Sequence[Claim] = (),
 ) -> str:
     """The page as text; `trained` and `written` are the numbers of the models one may explore, `facts` how it was
     made."""
@@ -88,7 +90,9 @@ def render(
         rows=rows,
         counts=[(outcome, counts[outcome]) for outcome in OUTCOMES if counts[outcome]],
         failed=failed,
-        findings=findings(data),
+        findings=findings(data, claims),
+        claims=[claim for claim in claims if claim.checks],
+        untested=[claim for claim in claims if not claim.checks],
         runs=runs,
         protocol=[(words, f"{paper:,g}", f"{ours:,g}") for words, paper, ours in protocol()],
         gpu_hours={

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from layerstep.paper.artefact import Data
@@ -76,7 +77,8 @@ def trajectory(
         ax.fill_between(layers, low, high, color=color, alpha=0.12, linewidth=0)
     ax.plot(layers, mean, dash, color=color, marker="o", markersize=3.5, label=label)
     inside = layers[(layers >= model["range"][0]) & (layers <= model["range"][1])]
-    ax.plot(inside, found["intercept"] + found["slope"] * inside, color=color, linewidth=0.8)
+    line = Line2D(inside, found["intercept"] + found["slope"] * inside, color=color, linewidth=0.8)
+    ax.add_artist(line)  # not `plot`: a line that leaves the range of steps does not widen it
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="layer", ylabel="best-matching step", ylim=(0, 1.04 * max(ax.dataLim.ymax, 1)))
 

@@ -28,6 +28,7 @@ from layerstep.paper import (
     written,
 )
 from layerstep.paper.artefact import Artefact, Data
+from layerstep.paper.claims import Claim, claims
 from layerstep.paper.page import Section, render
 from layerstep.paper.predictions import FILE, predict
 from layerstep.paper.quoted import Row
@@ -118,6 +119,7 @@ class Report:
 
     page: FilePath
     rows: list[Row]
+    claims: list[Claim]
     made: list[str]
     found: list[str]
     failed: dict[str, str] = field(default_factory=dict)
@@ -192,10 +194,13 @@ def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: 
         rows.extend(artefact.rows(result["data"]))
         clock.note(artefact.name)
 
+    def tried() -> list[Claim]:
+        return claims(here, {section.name: section.data for section in sections})
+
     def write(not_yet: dict[str, str]) -> FilePath:
         facts = {"seeds": _seeds(), "seconds to make": _seconds(folder, made + found)}
         said = failed | not_yet
-        page = render(sections, rows, said, listing(failed), here, constructed, facts)
+        page = render(sections, rows, said, listing(failed), here, constructed, facts, tried())
         clock.note("the page")
         return write_text(folder / "index.html", page)
 
@@ -215,6 +220,7 @@ def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: 
     return Report(
         page=page,
         rows=rows,
+        claims=tried(),
         made=made,
         found=found,
         failed=failed,

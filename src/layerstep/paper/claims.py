@@ -1,0 +1,231 @@
+"""The paper's claims that are not numbers, each with the checks our result files allow and what they say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+
+from layerstep.paper.artefact import Data
+from layerstep.paper.capacity import twin
+from layerstep.paper.panels import LABELS
+from layerstep.paper.quoted import PROTOCOL
+from layerstep.paper.runs import LAWS, SEEDS
+from layerstep.paper.settings import TITLES
+from layerstep.paper.trained import Found
+from layerstep.solvers import PAPER_SOLVERS
+
+#: Best-matching steps are called straight from this R² on: the lowest that the paper reports is 0.9275.
+STRAIGHT = 0.9
+#: An error is called near that of exact kernel ridge regression up to this ratio.
+NEAR = 1.25
+
+Check = tuple[str, bool]  # what is seen, and whether it is as claimed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What the paper says and where; `checks` are empty where the models that would tell are not here."""
+
+    where: str
+    says: str
+    checks: Sequence[Check]
+
+    @property
+    def outcome(self) -> str:
+        held = [as_claimed for _, as_claimed in self.checks]
+        if not held:
+            return "not tested"
+        return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
+
+
+#: Outcomes when several claims have them.
+PLURAL = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold", "not tested": "not tested"}
+
+
+def in_words(claims: Sequence[Claim]) -> str:
+    """How many claims hold, and how many do not."""
+    counts = Counter(claim.outcome for claim in claims)
+    return ", ".join(f"{counts[outcome]} {words}" for outcome, words in PLURAL.items() if counts[outcome])
+
+
+def claims(models: Found, data: Mapping[str, Data]) -> list[Claim]:
+    """models: the numbers of the trained models, by name; data: those of the artefacts, by name."""
+    written: list[tuple[str, str, Callable[[Found, Mapping[str, Data]], Iterator[Check]]]] = [
+        ("theorem", "A transformer with softmax attention can carry out preconditioned Richardson iteration, and its "
+         "error is bounded.", _construction),
+        ("section on alignment", "Layers of a trained transformer follow preconditioned Richardson iteration, on every "
+         "law of inputs.", _verdicts),
+        ("Figures 1, 4", "Conjugate gradients reach the model's error in fewer steps than it has layers; gradient "
+         "descent and Nesterov's method do not reach it in the steps shown.", _curves),
+        ("Figures 2b, 3", "Of the four solvers only Richardson's best-matching steps rise in a straight line.", _only),
+        ("Figure 2c", f"Richardson's best-matching steps rise in a straight line (R² of {STRAIGHT} or more) on every "
+         "law.", _straight),
+        ("Figure 5", "Most layers are more similar to Richardson than to the other three solvers.", _similar),
+        ("Figure 8", f"Without softmax no solver's best-matching steps are straight (R² of {STRAIGHT} or more) on all "
+         "laws, and Richardson's are less straight than with it.", _softmax),
+        ("arc-cosine kernel", "With another kernel fewer layers are most similar to Richardson, and its line is less "
+         "straight.", _kernel),
+        ("Figure 9a", "Neither the error nor the straightness depends on the number of heads (no more than on the "
+         "seed).", _heads),
+        ("Figure 9b", f"The error falls with the width, to near that of exact kernel ridge regression (up to {NEAR} "
+         "times).", _width),
+        ("Figures 6, 7", "In models of 24 layers, too, most layers are more similar to Richardson than to the other "
+         "solvers.", _depth),
+        ("noise", "In prompts of the largest noise the model's error is nearer to that with the ridge of training than "
+         "to that with the best ridge.", _encoded),
+        ("noise", "There it is below that with the ridge of training, as if iteration had stopped early.", _early),
+    ]  # fmt: skip
+    return [Claim(where=where, says=says, checks=list(checks(models, data))) for where, says, checks in written]
+
+
+def _r2(model: Data, solver: str = "richardson") -> float:
+    """How straight a solver's best-matching steps are; 0 where all layers match one step and there is no line."""
+    r2 = model["solvers"][solver]["r2"]
+    return 0.0 if isnan(r2) else r2
+
+
+def _law(model: Data) -> str:
+    return _title(model["setting"], model["trained_steps"])
+
+
+def _title(law: str, steps: int) -> str:
+    return TITLES[law] + (f" ({steps:,} steps)" if steps < PROTOCOL["steps"][1] else "")
+
+
+def _construction(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
+    if "schemes" in data:
+        scheme, curve = data["schemes"]["schemes"]["exact"], data["schemes"]["curve"]
+        words = f"{scheme['depth']} blocks of width {scheme['width']}, written down, guarantee {scheme['bound']:.2g}"
+        yield words, scheme["bound"] <= data["schemes"]["error"]
+        broken = curve["violations"]
+        yield f"bounds computed for {curve['prompts']} prompts were exceeded {broken} times", broken == 0
+    control = next((found for found in data.get("verdicts", {}).values() if found.get("truth") == "richardson"), None)
+    if control:
+        yield f"the verdict on its layers: {control['headline']}", control["solver"] == "richardson"
+
+
+def _verdicts(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
+    for law in LAWS:
+        if found := data.get("verdicts", {}).get(law):
+            left = "" if found["U"] is None else f", {found['U']:.0%} unexplained"
+            yield f"{_title(law, found['steps'])}: {found['headline']}{left}", found["solver"] == "richardson"
+
+
+def _curves(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
+    for law in LAWS:
+        if law in models and f"trained-{law}" in data:
+            floor, layers = models[law]["layer_mse"][-1][-1], len(models[law]["layers"]) - 1
+            solvers = data[f"trained-{law}"]["curves"]["solvers"]
+            first = {name: _first_below(solvers[name], floor) for name in PAPER_SOLVERS}
+            reached = {name: step is not None for name, step in first.items()}
+            words = ", ".join(f"{LABELS[name]} {_after(first[name], solvers[name])}" for name in PAPER_SOLVERS)
+            as_claimed = (first["cg"] or layers) < layers and not (reached["gd"] or reached["nesterov"])
+            yield f"{_law(models[law])}: {words}", as_claimed
+
+
+def _first_below(solver: Data, floor: float) -> int | None:
+    """The first step whose error at the longest context is no larger than `floor`."""
+    return next((int(t) for t, mse in zip(solver["steps"], solver["mse"][-1], strict=True) if mse <= floor), None)
+
+
+def _after(step: int | None, solver: Data) -> str:
+    return f"not in {solver['steps'][-1]:.0f}" if step is None else f"after {step}"
+
+
+def _only(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
+    for law in LAWS:
+        if model := models.get(law):
+            r2 = {solver: _r2(model, solver) for solver in PAPER_SOLVERS}
+            best = max(r2, key=lambda solver: r2[solver])
+            rival = "" if best == "richardson" else f", {LABELS[best]} {r2[best]:.3f}"
+            yield f"{_law(model)}: R² {r2['richardson']:.3f}{rival}", best == "richardson"
+
+
+def _straight(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
+    for law in LAWS:
+        if model := models.get(law):
+            yield f"{_law(model)}: R² {_r2(model):.3f}", _r2(model) >= STRAIGHT
+
+
+def _similar(models: Found, _: Mapping[str, Data], names: Sequence[str] = LAWS) -> Iterator[Check]:
+    for name in names:
+        if model := models.get(name):
+            won, depth = model["won"]["richardson"], len(model["layers"]) - 1
+            yield f"{_law(model)}: {won} of {depth} layers", 2 * won > depth
+
+
+def _depth(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
+    yield from _similar(models, data, ("sphere-24", "sphere-24-v2"))
+
+
+def _softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
+    without = {law: models[f"linear-{law}"] for law in LAWS if f"linear-{law}" in models}
+    if len(without) < len(LAWS):
+        return
+    lowest = {solver: min(_r2(model, solver) for model in without.values()) for solver in PAPER_SOLVERS}
+    best = max(lowest, key=lambda solver: lowest[solver])
+    yield f"straightest on all laws: {LABELS[best]}, R² {lowest[best]:.3f} or more", lowest[best] < STRAIGHT
+    for law, model in without.items():
+        usual = models.get(twin(models, [f"linear-{law}"]) if law == "sphere" else law)
+        if usual:
+            words = f"{_law(model)}: Richardson R² {_r2(model):.3f} without softmax, {_r2(usual):.3f} with"
+            yield words, _r2(model) < _r2(usual)
+
+
+def _kernel(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
+    usual, other = models.get(twin(models, ["arccos1"])), models.get("arccos1")
+    if usual and other:
+        ours, theirs = other["won"]["richardson"], usual["won"]["richardson"]
+        yield f"{ours} layers, {theirs} with the Gaussian kernel", ours < theirs
+        yield f"R² {_r2(other):.3f}, {_r2(usual):.3f} with the Gaussian kernel", _r2(other) < _r2(usual)
+
+
+def _over_krr(model: Data) -> float:
+    return model["head_mse"][-1] / model["krr"][-1]
+
+
+def _reach(values: Sequence[float]) -> float:
+    return max(values) - min(values)
+
+
+def _heads(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
+    names = [name for name in ("heads-1", "heads-2", "heads-4") if name in models]
+    sizes = [models[name] for name in [*names, twin(models, names)] if name in models]
+    seeds = [models[name] for name in SEEDS if name in models]
+    if names and len(sizes) > 1 and len(seeds) > 1:
+        for what, of in (("error over exact KRR", _over_krr), ("R²", _r2)):
+            mine, chance = [of(model) for model in sizes], [of(model) for model in seeds]
+            words = f"{what} {min(mine):.2f} to {max(mine):.2f} ({min(chance):.2f} to {max(chance):.2f} over seeds)"
+            yield words, _reach(mine) <= _reach(chance)
+
+
+def _width(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
+    names = [name for name in ("width-32", "width-64", "width-128") if name in models]
+    usual = twin(models, names)
+    wide = "width-512" if "width-512" in models else usual
+    if names and wide in models:
+        narrow, widest = _over_krr(models[names[0]]), _over_krr(models[wide])
+        chance = _reach([_over_krr(models[name]) for name in SEEDS if name in models] or [0.0])
+        yield f"{narrow:.2f} times exact KRR at width {names[0].removeprefix('width-')}", narrow - widest > chance
+        yield f"{widest:.2f} times at width {wide.removeprefix('width-') if wide != usual else 256}", widest <= NEAR
+
+
+def _noise(data: Mapping[str, Data]) -> Iterator[tuple[str, float, float]]:
+    """By law, at the largest noise: the model's error over that with the ridge of training, and with the best one."""
+    laws = data.get("noise-trained", {}).get("laws", {})
+    for law in LAWS:
+        if law in laws:
+            yield TITLES[law], laws[law]["TF/EO"]["value"][-1], laws[law]["TF/BO"]["value"][-1]
+
+
+def _encoded(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
+    for law, encoded, best in _noise(data):
+        nearer = max(encoded, 1 / encoded) < max(best, 1 / best)
+        yield f"{law}: {encoded:.2f} times the one, {best:.2f} times the other", nearer
+
+
+def _early(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
+    for law, encoded, _best in _noise(data):
+        yield f"{law}: {encoded:.2f} times", encoded < 1

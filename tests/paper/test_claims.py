@@ -1,0 +1,168 @@
+"""Claims in words: each outcome follows from its checks, each check from numbers whose answer is known."""
+
+import pytest
+
+from layerstep.paper.claims import Claim, claims, in_words
+from layerstep.paper.findings import findings
+
+SOLVERS = ("richardson", "cg", "gd", "nesterov")
+
+
+def model(setting="sphere", *, r2=1.0, rival=0.5, won=12, layers=12, mse=0.06, steps=500_000):
+    """The numbers of a model that the claims read; `rival`: R² of the other three solvers."""
+    return {
+        "setting": setting,
+        "trained_steps": steps,
+        "layers": list(range(layers + 1)),
+        "layer_mse": [[mse]],
+        "head_mse": [mse],
+        "krr": [0.05],
+        "won": {"richardson": won},
+        "solvers": {name: {"r2": r2 if name == "richardson" else rival} for name in SOLVERS},
+    }
+
+
+def laws(prefix="", **numbers):
+    return {f"{prefix}{law}": model(law, **numbers) for law in ("sphere", "uniform", "gaussian")}
+
+
+def curves(reached):
+    """The data of an error figure: each solver reaches 0.05 after the step given, or stays at 1."""
+    steps = [float(t) for t in range(201)]
+    solvers = {
+        name: {"steps": steps, "mse": [[0.05 if at is not None and t >= at else 1.0 for t in steps]]}
+        for name, at in reached.items()
+    }
+    return {"curves": {"solvers": solvers}}
+
+
+def outcome(where, models, data=None, words=""):
+    found = [claim for claim in claims(models, data or {}) if claim.where == where and words in claim.says]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_without_models_nothing_is_tested_and_nothing_said():
+    assert {claim.outcome for claim in claims({}, {})} == {"not tested"}
+    assert findings({}, claims({}, {})) == []
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [([True, True], "holds"), ([True, False], "holds in part"), ([False], "does not hold"), ([], "not tested")],
+    ids=str,
+)
+def test_the_outcome_follows_from_the_checks(held, expected):
+    assert Claim(where="w", says="s", checks=[("seen", each) for each in held]).outcome == expected
+
+
+def test_outcomes_are_counted_in_words():
+    tried = [Claim(where="w", says="s", checks=[("seen", held)]) for held in (True, True, False)]
+    assert in_words(tried) == "2 hold, 1 do not hold"
+    assert "Of 3 claims of the paper that are not numbers, 2 hold, 1 do not hold" in findings({}, tried)[0]
+
+
+@pytest.mark.parametrize(
+    ("where", "good", "bad"),
+    [
+        ("Figures 2b, 3", {"r2": 0.97}, {"r2": 0.97, "rival": 0.98}),
+        ("Figure 2c", {"r2": 0.9}, {"r2": 0.89}),
+        ("Figure 5", {"won": 7}, {"won": 6}),
+    ],
+)
+def test_claims_on_the_three_laws(where, good, bad):
+    assert outcome(where, laws(**good)).outcome == "holds"
+    assert outcome(where, laws(**bad)).outcome == "does not hold"
+    mixed = {**laws(**good), "gaussian": model("gaussian", **bad)}
+    assert outcome(where, mixed).outcome == "holds in part"
+
+
+def test_a_shorter_training_is_said_beside_the_law():
+    words = [words for words, _ in outcome("Figure 2c", {**laws(), "uniform": model("uniform", steps=82_000)}).checks]
+    assert [each.split(":")[0] for each in words] == ["sphere", "uniform (82,000 steps)", "Gaussian, s.d. 0.6"]
+
+
+@pytest.mark.parametrize(
+    ("reached", "expected"),
+    [
+        ({"richardson": 150, "cg": 7, "gd": None, "nesterov": None}, "holds"),
+        ({"richardson": None, "cg": 12, "gd": None, "nesterov": None}, "does not hold"),
+        ({"richardson": 150, "cg": 7, "gd": None, "nesterov": 90}, "does not hold"),
+        ({"richardson": 150, "cg": None, "gd": None, "nesterov": None}, "does not hold"),
+    ],
+)
+def test_who_reaches_the_error_of_the_model(reached, expected):
+    claim = outcome("Figures 1, 4", {"sphere": model()}, {"trained-sphere": curves(reached)})
+    assert claim.outcome == expected
+    late = "not in 200" if reached["richardson"] is None else f"after {reached['richardson']}"
+    assert f"Preconditioned Richardson {late}" in claim.checks[0][0]
+
+
+def test_softmax_is_compared_with_models_trained_as_long():
+    models = {**laws(r2=0.95), **laws("linear-", r2=0.6, steps=82_000), "sphere-fast": model(r2=0.5, steps=82_000)}
+    claim = outcome("Figure 8", models)
+    assert [held for _, held in claim.checks] == [True, False, True, True]
+    assert "0.600 without softmax, 0.500 with" in claim.checks[1][0]
+    straight = {**models, **laws("linear-", r2=0.92, rival=0.3)}
+    assert not outcome("Figure 8", straight).checks[0][1]
+    models.pop("linear-uniform")
+    assert outcome("Figure 8", models).outcome == "not tested"
+
+
+def test_another_kernel():
+    usual = {"sphere": model(r2=0.9, won=9)}
+    assert outcome("arc-cosine kernel", {**usual, "arccos1": model(r2=0.8, won=7)}).outcome == "holds"
+    assert outcome("arc-cosine kernel", {**usual, "arccos1": model(r2=0.95, won=7)}).outcome == "holds in part"
+
+
+def test_heads_matter_when_they_move_more_than_seeds():
+    seeds = {"sphere-fast": model(r2=0.7), "sphere-fast-seed-1": model(r2=0.8, mse=0.061)}
+    assert outcome("Figure 9a", {**seeds, "heads-1": model(r2=0.75, mse=0.0605)}).outcome == "holds"
+    assert outcome("Figure 9a", {**seeds, "heads-1": model(r2=0.5, mse=0.08)}).outcome == "does not hold"
+    assert outcome("Figure 9a", {"sphere": model(), "heads-1": model()}).outcome == "not tested"  # no seeds
+
+
+def test_width():
+    usual = {"sphere": model(mse=0.055)}
+    assert outcome("Figure 9b", {**usual, "width-32": model(mse=0.08)}).outcome == "holds"
+    assert outcome("Figure 9b", {**usual, "width-32": model(mse=0.055)}).outcome == "holds in part"
+    wide = outcome("Figure 9b", {**usual, "width-32": model(mse=0.08), "width-512": model(mse=0.07)})
+    assert wide.checks[1] == ("1.40 times at width 512", False)
+
+
+def test_depth():
+    deep = {"sphere-24": model(layers=24, won=13), "sphere-24-v2": model("sphere-v2", layers=24, won=12)}
+    assert outcome("Figures 6, 7", deep).outcome == "holds in part"
+
+
+def test_noise():
+    def law(encoded, best):
+        return {"TF/EO": {"value": [1.0, encoded]}, "TF/BO": {"value": [1.0, best]}}
+
+    data = {"noise-trained": {"laws": {"sphere": law(0.7, 4.0), "uniform": law(1.1, 3.0)}}}
+    assert outcome("noise", {}, data, "nearer").outcome == "holds"
+    assert outcome("noise", {}, data, "below").outcome == "holds in part"
+    best = {"noise-trained": {"laws": {"sphere": law(0.3, 1.1)}}}
+    assert outcome("noise", {}, best, "nearer").outcome == "does not hold"
+
+
+def test_construction_and_verdicts():
+    scheme = {"depth": 730, "width": 6, "bound": 0.0099}
+    schemes = {"schemes": {"exact": scheme}, "error": 0.01, "curve": {"prompts": 32, "violations": 0}}
+    verdict = {"headline": "richardson", "solver": "richardson", "U": 0.0, "steps": 500_000}
+    trained = {"headline": "none (nearest: gd)", "solver": None, "U": None, "steps": 500_000}
+    verdicts = {"sphere": trained, "uniform": verdict, "control": {**verdict, "truth": "richardson"}}
+    assert outcome("theorem", {}, {"schemes": schemes, "verdicts": verdicts}).outcome == "holds"
+    broken = {**schemes, "curve": {"prompts": 32, "violations": 1}}
+    assert outcome("theorem", {}, {"schemes": broken}).outcome == "holds in part"
+    claim = outcome("section on alignment", {}, {"verdicts": verdicts})
+    assert claim.checks == [
+        ("sphere: none (nearest: gd)", False),
+        ("uniform: richardson, 0% unexplained", True),
+    ]
+
+
+def test_layers_that_all_match_one_step_lie_on_no_line():
+    flat = model(r2=float("nan"))
+    assert outcome("Figures 2b, 3", {"sphere": flat}).outcome == "does not hold"
+    assert outcome("Figure 2c", {"sphere": flat}).outcome == "does not hold"

@@ -67,12 +67,11 @@ def lines(report: Report) -> list[str]:
         said.append("  missing:")
     said += [f"    {run['command']}   # {run['gpu_minutes']:.0f} min on one H200" for run in missing]
     paper, together, ours = (
-        total_minutes(ours=ours, side_by_side=side) / 60
-        for ours, side in ((False, False), (False, True), (True, False))
+        total_minutes(ours=ours, shared=shared) / 60 for ours, shared in ((False, False), (False, True), (True, False))
     )
     said.append(
         f"  all of the paper's own runs: {paper:.1f} h on one H200, {together:.1f} h with models of one shape side by "
-        f"side; ours {ours:.1f} h more"
+        f"side and small ones in turn; ours {ours:.1f} h more"
     )
     if report.failed:
         said.append("  left out or not made:")

@@ -44,10 +44,14 @@ def attention(found: Found, kind: str) -> Artefact | None:
         "linear-mean": "the product of queries and keys, divided by the number of visible keys",
     }[kind]
 
+    twins = [twin(found, [name], found[name]["setting"]) for name in there]
+    twins = [name for name in twins if name in found]
+
     def compute(_: Data) -> Data:
-        models = {name: found[name] for name in there}
+        models, softmax = ({name: found[name] for name in names} for names in (there, twins))
         settings, of = [model["setting"] for model in models.values()], (EVALUATION_SEQUENCES, convergence.BUDGET)
-        return {"models": models, "curves": {setting: convergence.curves(setting, *of) for setting in settings}}
+        curves = {setting: convergence.curves(setting, *of) for setting in settings}
+        return {"models": models, "softmax": softmax, "curves": curves}
 
     return Artefact(
         name=f"attention-{kind}",
@@ -58,7 +62,7 @@ def attention(found: Found, kind: str) -> Artefact | None:
             "Below: best-matching steps. The paper: without softmax no solver's best-matching step is a straight line "
             "for all three laws. " + steps_caption([found[there[0]]]) + lengths(there, found) + absent(names, found)
         ),
-        config=config(there),
+        config=config([*there, *twins]),
         compute=compute,
         draw=draw_attention,
         table=table_attention,
@@ -95,10 +99,12 @@ def table_attention(data: Data) -> tuple[list[str], list[list[Any]]]:
 
 
 def summary_attention(data: Data) -> tuple[list[str], list[list[str]]]:
+    """R² without softmax, the lowest of it, and R² of the same model with softmax."""
     header, lines = summary_steps(data["models"])
     models = data["models"].values()
     worst = [r2_words(np.min([model["solvers"][solver]["r2"] for model in models])) for solver in PAPER_SOLVERS]
-    return header, [*lines, ["lowest of these", *worst]]
+    usual = [[f"with softmax: {name}", *cells] for name, *cells in summary_steps(data["softmax"])[1]]
+    return header, [*lines, ["lowest of these", *worst], *usual]
 
 
 # Another kernel -------------------------------------------------------------------------------------------------------

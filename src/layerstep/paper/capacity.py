@@ -16,12 +16,12 @@ from layerstep.paper.style import BLUE, GREEN, ORANGE, figure
 from layerstep.paper.trained import Found, absent, config, lengths
 
 
-def twin(found: Found, others: Sequence[str]) -> str:
-    """The default model on the sphere that was trained as long as most of `others`: a fair column beside theirs."""
+def twin(found: Found, others: Sequence[str], law: str = "sphere") -> str:
+    """The default model on a law that was trained as long as most of `others`: a fair column beside theirs."""
     lengths = [found[name]["trained_steps"] for name in others if name in found]
     usual = max(lengths, key=lengths.count) if lengths else None
-    candidates = [name for name in ("sphere", "sphere-fast") if name in found]
-    return next((name for name in candidates if found[name]["trained_steps"] == usual), "sphere")
+    candidates = [name for name in (law, f"{law}-fast") if name in found]
+    return next((name for name in candidates if found[name]["trained_steps"] == usual), law)
 
 
 def heads(found: Found) -> Artefact | None:

@@ -168,7 +168,7 @@ def _softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     best = max(lowest, key=lambda solver: lowest[solver])
     yield f"straightest on all laws: {LABELS[best]}, R² {lowest[best]:.3f} or more", lowest[best] < STRAIGHT
     for law, model in without.items():
-        usual = models.get(twin(models, [f"linear-{law}"]) if law == "sphere" else law)
+        usual = models.get(twin(models, [f"linear-{law}"], law))
         if usual:
             words = f"{_law(model)}: Richardson R² {_r2(model):.3f} without softmax, {_r2(usual):.3f} with"
             yield words, _r2(model) < _r2(usual)

@@ -97,7 +97,7 @@ def render(
         protocol=[(words, f"{paper:,g}", f"{ours:,g}") for words, paper, ours in protocol()],
         gpu_hours={
             "paper": total_minutes(ours=False) / 60,
-            "paper_together": total_minutes(ours=False, side_by_side=True) / 60,
+            "paper_shared": total_minutes(ours=False, shared=True) / 60,
             "ours": total_minutes(ours=True) / 60,
             "quoted": " to ".join(map(str, HOURS_A_RUN)),
         },

@@ -23,6 +23,10 @@ ALONE, OF_FOUR = 2.11, 1.392
 #: alone = launches + arithmetic, four = launches + 4 arithmetic.
 ARITHMETIC = (4 * OF_FOUR - ALONE) / 3
 LAUNCHES = ALONE - ARITHMETIC
+#: Milliseconds of a step of six models in turn (LOG.md, "Models of other shapes at the same time"), and who could be
+#: the six: there 8 heads stood for 4.
+IN_TURN = 6.5
+TURNS = ("heads-1", "heads-2", "heads-4", "width-32", "width-64", "width-128")
 
 State = Literal["missing", "as listed", "other schedule", "interrupted", "unusable"]
 
@@ -191,7 +195,7 @@ _ALL = [
     *(_run(f"width-{width}", "sphere", "Figure 9b", width=width) for width in (32, 64, 128, 512)),
     # Ours: without other seeds no number of a single run has an error bar.
     _run("gaussian-1.0", "gaussian-1.0", "noise table, the Gaussian column at s.d. 1.0", ours=True),
-    _run("sphere-fast", "sphere", "spread over seeds, short schedule", "fast", True),
+    *(_run(f"{law}-fast", law, "beside other models of the short schedule", "fast", True) for law in LAWS),
     *(
         _run(f"sphere-fast-seed-{seed}", "sphere", "spread over seeds, short schedule", "fast", True, seed=seed)
         for seed in (1, 2)
@@ -244,16 +248,20 @@ def protocol() -> list[tuple[str, float, float]]:
     return [(words, quoted, ours[name]) for name, (words, quoted) in PROTOCOL.items()]
 
 
-def total_minutes(*, ours: bool, side_by_side: bool = False) -> float:
+def total_minutes(*, ours: bool, shared: bool = False) -> float:
     """Estimated GPU minutes of the paper's own runs, or of the ones we add, one after another.
 
-    side_by_side: models of one shape are trained together and share their launches.
+    shared: models of one shape are trained side by side and share their launches, small ones of other shapes take
+    turns.
     """
-    chosen = [run for run in RUNS.values() if run.ours == ours]
-    groups: dict[Any, list[PaperRun]] = {}
-    for run in chosen:
-        groups.setdefault((run.run.model, run.run.steps) if side_by_side else run.name, []).append(run)
-    return sum(together(group) * group[0].run.steps for group in groups.values()) / 60_000
+    if not shared:
+        return sum(run.gpu_minutes for run in RUNS.values() if run.ours == ours)
+    groups: dict[tuple[Model, int], list[PaperRun]] = {}
+    for run in RUNS.values():
+        if run.ours == ours and run.name not in TURNS:
+            groups.setdefault((run.run.model, run.run.steps), []).append(run)
+    turns = 0 if ours else IN_TURN * RUNS[TURNS[0]].run.steps
+    return (turns + sum(together(group) * group[0].run.steps for group in groups.values())) / 60_000
 
 
 def together(runs: Sequence[PaperRun]) -> float:

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.measured import ROOMS
 from layerstep.paper.panels import r2_words
-from layerstep.paper.style import BLUE, GREEN, ORANGE, figure
+from layerstep.paper.runs import SEEDS
+from layerstep.paper.style import BLUE, GREEN, INK, ORANGE, figure
 from layerstep.paper.trained import Found, absent, config, lengths
 
 
@@ -53,6 +54,7 @@ def _capacity(found: Found, runs: list[tuple[int, str]], *, name: str, axis: str
     there = {str(size): run for size, run in runs if run in found}
     if not any(run in found for run in own):
         return None
+    others = [seed for seed in SEEDS if seed in found and twin(found, own) in SEEDS and seed not in there.values()]
     first, last = found[next(iter(there.values()))]["range"]
     return Artefact(
         name=name,
@@ -62,10 +64,16 @@ def _capacity(found: Found, runs: list[tuple[int, str]], *, name: str, axis: str
             "answer with 40 examples (whiskers: 95 % over prompts, which are the same for all), and that of exact "
             "kernel ridge regression. Right: how straight the line of best-matching Richardson steps is (R², layers "
             f"{first} to {last}, whiskers: 95 % over prompts). "
+            f"{'Hollow: other seeds of the default model. ' if others else ''}"
             f"{says}{lengths(list(there.values()), found)}{absent([run for _, run in runs], found)}"
         ),
-        config=config(list(there.values()), sizes=there, axis=axis),
-        compute=lambda _: {"axis": axis, "sizes": there, "models": {run: found[run] for run in there.values()}},
+        config=config([*there.values(), *others], sizes=there, axis=axis),
+        compute=lambda _: {
+            "axis": axis,
+            "sizes": there,
+            "models": {run: found[run] for run in there.values()},
+            "seeds": {run: found[run] for run in others},
+        },
         draw=draw_capacity,
         table=table_capacity,
         summary=summary_capacity,
@@ -84,15 +92,22 @@ def draw_capacity(data: Data) -> Figure:
         left.set(ylabel="mean squared error, n = 40", ylim=(0, None))
         left.legend()
         r2 = [model["solvers"]["richardson"] for model in models]
-        value = np.array([found["r2"] for found in r2])
+        value = np.array([_r2(model) for model in models])
         reach = [value - [found["r2_low"] for found in r2], [found["r2_high"] for found in r2] - value]
         right.errorbar(sizes, value, np.maximum(reach, 0), color=ORANGE, marker="s", capsize=2)
         right.set(ylabel="R² of best Richardson step", ylim=(np.nanmin([0.6, *value]) - 0.1, 1.02))
-        for ax in (left, right):
+        for ax, of in ((left, lambda model: model["head_mse"][-1]), (right, _r2)):
+            default = next((int(size) for size, run in data["sizes"].items() if run in SEEDS), None)
+            for model in data["seeds"].values():
+                ax.plot(default, of(model), "o", color=INK, markerfacecolor="none", markersize=5, zorder=3)
             ax.set(xscale="log", xlabel=data["axis"])
             ax.set_xticks(sizes, [str(size) for size in sizes])
             ax.minorticks_off()
     return fig
+
+
+def _r2(model: Data) -> float:
+    return model["solvers"]["richardson"]["r2"]
 
 
 def table_capacity(data: Data) -> tuple[list[str], list[list[Any]]]:

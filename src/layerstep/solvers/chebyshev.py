@@ -54,7 +54,7 @@ def chebyshev_sums(
     With ρ = σ + √(σ² - 1): T_t(σ) = ρ^t (1 + ρ^-2t) / 2, and T_t(x) / ρ^t obeys e(t+1) = 2x/ρ e(t) - e(t-1)/ρ².
     """
     # One eigenvalue only (n = 1): any small width makes the first step exact.
-    theta, delta = (hi + lo) / 2, ((hi - lo) / 2).clamp_min(1e-12 * float(hi.max()))
+    theta, delta = (hi + lo) / 2, torch.maximum((hi - lo) / 2, 1e-12 * hi)
     sigma = theta / delta
     rho = sigma + ((sigma - 1) * (sigma + 1)).sqrt()
     x = (theta - s) / delta / rho

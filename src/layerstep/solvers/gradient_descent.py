@@ -22,9 +22,9 @@ class GradientDescent(Solver):
         return "Gradient descent"
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
-        """sum_k g_k (1 - (1 - eta m_k (m_k + lam))^t) / (m_k + lam) over the eigenvalues m of K."""
-        m, g = system.plain.values, system.plain.weights / (system.plain.values + system.lam)
-        curvature = m * (m + system.lam)
+        """sum_k g_k (1 - (1 - eta m_k s_k)^t) / s_k over the eigenvalues m of K and s = m + lam."""
+        s, g = system.ridged.values, system.ridged.weights / system.ridged.values
+        curvature = system.plain.values * s
         return g.sum(-1, keepdim=True) - power_sums(g, relative(curvature), steps)
 
 

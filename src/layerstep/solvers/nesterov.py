@@ -26,8 +26,8 @@ class Nesterov(Solver):
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         """The missing share of a component obeys e_w'' = (1 + beta) r e_w' - beta r e_w, with e_w(0) = e_z(0) = 1."""
-        m, g = system.plain.values, system.plain.weights / (system.plain.values + system.lam)
-        curvature = m * (m + system.lam)
+        s, g = system.ridged.values, system.ridged.weights / system.ridged.values
+        curvature = system.plain.values * s
         beta = nesterov_momentum(curvature)
         r = 1 - relative(curvature)
         first = r + beta * (r - 1)

@@ -24,7 +24,7 @@ class NewtonSchulz(Solver):
         return "Newton-Schulz"
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
-        s = system.plain.values + system.lam
+        s = system.ridged.values
         rate = torch.log1p(-(s / s[:, -1:])).clamp_min(-1e5).unsqueeze(-1)
         doubled = torch.where(steps == 0, 0, 2.0 ** (steps.to(s) - 1).clamp_max(60))
-        return system.plain.sum(-torch.expm1(rate * doubled) / s.unsqueeze(-1))
+        return system.ridged.sum(-torch.expm1(rate * doubled) / s.unsqueeze(-1))

@@ -48,10 +48,8 @@ class Richardson(Solver):
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         """sum_k g_k (1 - (1 - eta s_k)^t) / s_k over the spectrum s of P^-1/2 (K + lam I) P^-1/2."""
-        if self.preconditioner == "row-sum":
-            s, g = system.row_sum.values, system.row_sum.weights
-        else:
-            s, g = system.plain.values + system.lam, system.plain.weights
+        spectrum = system.row_sum if self.preconditioner == "row-sum" else system.ridged
+        s, g = spectrum.values, spectrum.weights
         if self.eta is not None:
             decrement = self.eta * s
         elif self.step == "fixed":

@@ -61,9 +61,17 @@ class Batch:
         return self.task.log_gram(self.x, self.x)
 
     @cached_property
-    def has_empty_rows(self) -> bool:
-        """Is there a point whose kernel value with every point is 0?"""
-        return bool((self.gram.diagonal(dim1=-2, dim2=-1) == 0).any())
+    def least_row_sum(self) -> float:
+        """The least of sum_{j <= n} K_ij over all i <= n <= N: of the row sums of all prefixes and lower triangles."""
+        sums = self.gram[:, :-1, :-1].cumsum(-1)
+        inside = torch.ones_like(sums[0], dtype=torch.bool).triu()
+        return float(sums[:, inside].amin())
+
+    @cached_property
+    def least_value(self) -> float:
+        """The least kernel value, 0 where only rounding brings it below 0."""
+        least, largest = self.gram.aminmax()
+        return 0.0 if abs(least) <= 1e-8 * largest else float(least)
 
     @cached_property
     def exact(self) -> Float[Tensor, "B N"]:
@@ -97,12 +105,17 @@ class System:
 
     def row_sums(self, K: Float[Tensor, "B n n"]) -> Float[Tensor, "B n"]:
         """Row sums to divide by, of K or of its lower triangle."""
-        remedy = "The arccos1 kernel is 0 at x = 0: move or remove that point, or use a solver without row sums."
-        require(not self.batch.has_empty_rows, "a row sum of K", 0, "above 0", remedy)
+        least = self.batch.least_row_sum
+        why = "The arccos1 kernel is 0 at x = 0" if least == 0 else "This kernel has values below 0"
+        remedy = f"{why}: move or remove such points, or use a solver without row sums."
+        require(least > 0, "a row sum of K", f"{least:.3g}", "above 0", remedy)
         return K.sum(-1)
 
     def average(self, sharpness: Float[Tensor, "T"]) -> Float[Tensor, "B n T"]:
         """k_j^t / sum_j k_j^t for every t: weights of a kernel average at the query, also where k_j underflow."""
+        least = self.batch.least_value
+        remedy = "There is no average with weights below 0: use a solver of the system."
+        require(least >= 0, "a kernel value", f"{least:.3g}", "0 or more", remedy)
         tiny = torch.finfo(self.k.dtype).tiny
         log_k, lost = self.k.clamp_min(tiny).log(), self.k < tiny
         if bool(lost.any()):
@@ -116,12 +129,17 @@ class System:
         return Spectrum(m.clamp_min(0), _project(Q, self.k) * _project(Q, self.y))
 
     @cached_property
+    def ridged(self) -> Spectrum:
+        """K + lam I, seen by y and k."""
+        return Spectrum(_above_rounding(self.plain.values + self.lam), self.plain.weights)
+
+    @cached_property
     def row_sum(self) -> Spectrum:
         """D^-1/2 (K + lam I) D^-1/2 = U diag(s) Uᵀ, seen by D^-1/2 y and D^-1/2 k."""
         r = self.D.rsqrt()
         s, U = _eigh(r.unsqueeze(-1) * self.A * r.unsqueeze(-2))
         # s >= lam / max D in exact arithmetic (Rayleigh); rounding must not push it to 0 or below.
-        s = torch.maximum(s, self.lam / self.D.amax(-1, keepdim=True))
+        s = _above_rounding(torch.maximum(s, self.lam / self.D.amax(-1, keepdim=True)))
         return Spectrum(s, _project(U, r * self.k) * _project(U, r * self.y))
 
     @cached_property
@@ -149,6 +167,14 @@ def _eigh(matrix: Float[Tensor, "B n n"]) -> tuple[Float[Tensor, "B n"], Float[T
         parts = list(workers.map(torch.linalg.eigh, matrix.cpu().chunk(cores)))
     values, vectors = (torch.cat(part).to(matrix.device) for part in zip(*parts, strict=True))
     return values, vectors
+
+
+def _above_rounding(s: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
+    """Eigenvalues, increasing, none below the rounding of the largest: divided by less, rounding is all one sees.
+
+    A ridge as small as that does nothing in fewer than 1 / eps steps, so that every step a solver takes is right.
+    """
+    return torch.maximum(s, torch.finfo(s.dtype).eps * s[:, -1:])
 
 
 def _project(basis: Float[Tensor, "B n n"], vector: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:

@@ -12,6 +12,7 @@ from layerstep.solvers.prefixes import step_numbers
 TASK = ls.Task(N=9)
 PROMPTS = ls.sample(TASK, 6, seed=1)
 STEPS = 7  # few enough for CG to be reproducible
+DIVIDES = {"richardson", "cg-row-sum", "chebyshev", "heavy-ball", "boost", "causal-richardson", "causal-boost"}
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -128,8 +129,7 @@ def test_a_point_whose_kernel_values_are_all_zero_is_left_alone_or_refused_in_wo
     task, x = ls.Task(N=9, kernel="arccos1"), PROMPTS.x.clone()
     x[:, 0] = 0
     averages = {"nadaraya-watson": PROMPTS.y[:, 0]}  # of one label
-    divides = {"richardson", "cg-row-sum", "chebyshev", "heavy-ball", "boost", "causal-richardson", "causal-boost"}
-    if name in divides:
+    if name in DIVIDES:
         with pytest.raises(
             ls.InputError, match=r"a row sum of K = 0: must be above 0\. The arccos1 kernel is 0 at x = 0"
         ):
@@ -138,6 +138,32 @@ def test_a_point_whose_kernel_values_are_all_zero_is_left_alone_or_refused_in_wo
     path = ls.solve(SOLVERS[name], ls.Prompts(x, PROMPTS.y), task, STEPS).values
     assert torch.isfinite(path).all()
     torch.testing.assert_close(path[-1, :, 0], averages.get(name, torch.zeros(PROMPTS.B)).to(path))
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_kernel_with_values_below_zero_is_solved_or_refused_in_words(name, monkeypatch):
+    """Linear regression has a kernel: positive semidefinite, and half of its values are negative."""
+    monkeypatch.setitem(ls.KERNELS, "linear", lambda x, z, v: x @ z.mT / v**2)
+    task = ls.Task(N=9, kernel="linear", sigma=0.5)
+    if name in DIVIDES | {"nadaraya-watson"}:
+        with pytest.raises(ls.InputError, match=r"a row sum of K = -.*below 0: move|a kernel value = -.*no average"):
+            ls.solve(SOLVERS[name], PROMPTS, task, STEPS)
+        return
+    path = ls.solve(SOLVERS[name], PROMPTS, task, [0, 1, 10**6] if name in ("cg", "gd", "richardson-plain") else STEPS)
+    assert torch.isfinite(path.values).all()
+    if path.S == 3:
+        torch.testing.assert_close(path.values[-1], ls.exact(PROMPTS, task), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_sequence_does_not_see_how_large_the_others_are(name):
+    """Inputs of size 1e-8 have arccos1 values of 1e-16: their spectrum, over the row sums, ends at 1e13."""
+    task = ls.Task(N=9, kernel="arccos1")
+    x = PROMPTS.x.clone()
+    x[1:] *= 1e-8
+    beside = ls.solve(SOLVERS[name], ls.Prompts(x, PROMPTS.y), task, STEPS).values
+    alone = ls.solve(SOLVERS[name], PROMPTS[0], task, STEPS).values
+    torch.testing.assert_close(beside[:, :1], alone, rtol=0, atol=1e-8)
 
 
 def test_solvers_are_frozen_values():

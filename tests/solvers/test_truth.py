@@ -85,6 +85,18 @@ def test_every_solver_is_its_literal_recursion(case, place):
     torch.testing.assert_close(path.values, expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("case", ["richardson", "richardson-plain", "gd", "chebyshev"])
+def test_a_ridge_below_rounding_leaves_every_step_right(case):
+    """sigma² = 1e-30 and equal points: components that are rounding must not be divided by 1e-30."""
+    solver, recursion, _, _ = CASES[case]
+    task = ls.Task(inputs="gaussian", d=2, N=12, sigma=1e-15)
+    x, y = torch.randn(2, 3, 13, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[:, 5], x[:, -1] = x[:, 2], x[:, 0]
+    prompts = ls.Prompts(x, y[..., 0])
+    path = ls.solve(solver, prompts, task, 20)
+    torch.testing.assert_close(path.values, literal_path(recursion, prompts, task, 20), rtol=0, atol=1e-6)
+
+
 def test_every_solver_of_the_table_has_a_literal_recursion():
     tested = {type(solver) for solver, *_ in CASES.values()}
     assert {type(solver) for solver in SOLVERS.values()} <= tested

@@ -146,9 +146,9 @@ def _spectrum(system: System, name: str) -> tuple[Float[Tensor, "B n"], Float[Te
     """(s, c): normalised eigenvalues and the components of exact KRR."""
     if name == "row sums":
         return system.row_sum.values, system.row_sum.weights / system.row_sum.values
-    values = system.plain.values + system.lam
+    values = system.ridged.values
     largest = values[:, -1:] if name == "largest eigenvalue" else system.batch.eig_max.unsqueeze(-1)
-    return values / largest, system.plain.weights / values
+    return values / largest, system.ridged.weights / values
 
 
 def _binned(s: Float[Tensor, "B n"], c: Float[Tensor, "B n"]) -> Float[Tensor, "B K"]:

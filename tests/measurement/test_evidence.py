@@ -8,6 +8,7 @@ import torch
 
 import layerstep as ls
 from layerstep.measurement.decision import Rule, decide, judge
+from layerstep.measurement.dictionary import dictionary
 from layerstep.measurement.filters import fit_filter, slopes
 from layerstep.measurement.library import CLASSES, default_contexts, families
 
@@ -48,6 +49,13 @@ def test_chebyshev_on_a_guaranteed_interval_is_what_a_written_transformer_runs(p
         ours = ls.solve(solver, few, TASK, range(10), contexts=[5, 40])
         # The network divides by D + lam, the family by D: they differ by lam / D.
         torch.testing.assert_close(path.values, ours.values, atol=5e-3, rtol=0)
+
+
+def test_the_dictionary_does_not_see_where_the_origin_is(prompts):
+    # 2**20 away float64 keeps 2**-33 of an input: round the inputs to that, so that the shift is exact.
+    x = (prompts.x[:4] * 2**30).round() / 2**30
+    near, far = (dictionary(ls.Prompts(x + shift, prompts.y[:4]), TASK, [30, 40]) for shift in (0, 2**20))
+    torch.testing.assert_close(far, near, rtol=1e-9, atol=1e-9)
 
 
 def test_u_and_v_are_cross_fitted_as_written(prompts, instrument):

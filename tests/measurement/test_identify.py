@@ -173,6 +173,48 @@ def test_a_path_of_another_length_is_refused(prompts, instrument):
         identify(ls.Path(path.values[..., :-1], path.stages), prompts, TASK)
 
 
+def test_an_instrument_for_other_prompts_or_another_task_is_refused(prompts, instrument):
+    path = planted(prompts, "richardson")
+    moved = ls.Prompts(prompts.x + 1, prompts.y)
+    with pytest.raises(ls.InputError, match="instrument = prepared on other prompts"):
+        identify(path, moved, TASK, instrument=instrument)
+    with pytest.raises(ls.InputError, match=r"prepared for Task\(.*sigma=0\.05.*the task given, Task\(.*sigma=0\.1"):
+        identify(path, prompts, replace(TASK, sigma=0.1), instrument=instrument)
+
+
+@pytest.fixture(scope="module")
+def short():
+    return ls.sample(replace(TASK, N=12), 64, seed=4)
+
+
+def judged(prompts, labels=1.0, offset=0.0):
+    """The verdict on Richardson, with one bandwidth, on these prompts in other units."""
+    given = ls.Prompts(prompts.x + offset, labels * prompts.y)
+    small = Instrument.prepare(Library.build(given, TASK, bandwidths=(1.0,), ridges=()))
+    return identify(planted(given, "richardson", std=0), given, TASK, instrument=small)
+
+
+def test_a_verdict_is_about_the_length_of_the_prompts(short):
+    assert any("N = 12 (calibrated at 40)" in claim for claim in judged(short).cannot_say)
+
+
+def test_units_of_labels_and_origin_of_inputs_change_no_number(short):
+    # 2**20 away float64 keeps 2**-33 of an input: round the inputs to that, so that the shift is exact.
+    exact = ls.Prompts((short.x * 2**30).round() / 2**30, short.y)
+    here = judged(exact)
+    for other in (judged(exact, labels=2.0**-46), judged(exact, labels=2.0**27), judged(exact, offset=2.0**20)):
+        for mine, theirs in zip(other.overall.fits, here.overall.fits, strict=True):
+            assert mine.family == theirs.family
+            assert (mine.score, mine.V) == pytest.approx((theirs.score, theirs.V), rel=1e-9)
+        torch.testing.assert_close(other.table.cosine, here.table.cosine)
+        torch.testing.assert_close(other.table.sime, here.table.sime)
+
+
+def test_labels_too_large_for_single_precision_are_refused_in_words(short):
+    with pytest.raises(ls.InputError, match=r"labels of size 9.6e\+24: must be a root mean square from 1e-15 to 1e15"):
+        judged(short, labels=1e25)
+
+
 def test_interventions_tell_linear_from_nonlinear(prompts, instrument):
     few = prompts[:64]
 

@@ -68,6 +68,15 @@ def test_an_error_of_length_zero_has_cosine_zero():
     assert match(perfect, perfect, prompts).sime.item() == 0
 
 
+@pytest.mark.parametrize("scale", [1e-14, 1e8])
+def test_the_unit_of_the_labels_changes_nothing(scale):
+    prompts, path = planted()
+    reference = ls.solve(ls.Richardson(), prompts, TASK, 20)
+    scaled = [ls.Path(scale * each.values, each.stages) for each in (path, reference)]
+    got = match(*scaled, ls.Prompts(prompts.x, scale * prompts.y))
+    torch.testing.assert_close(got.cosine, match(path, reference, prompts).cosine)
+
+
 def test_constant_steps_have_no_r2():
     prompts, _ = planted()
     reference = ls.solve(ls.Richardson(), prompts, TASK, 5)

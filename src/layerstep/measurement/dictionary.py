@@ -20,6 +20,7 @@ from torch import Tensor
 
 from layerstep.solvers.system import Batch, Spectrum, System, ridge
 from layerstep.tasks import Prompts, Task
+from layerstep.tasks.kernels import distance
 
 SEVEN = (0.0, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, math.inf)  # edges in s, the spectrum of the row-sum system
 FIVE = (0.0, 2e-3, 1e-2, 5e-2, 0.25, math.inf)
@@ -35,7 +36,7 @@ def dictionary(prompts: Prompts, task: Task, contexts: Sequence[int]) -> Float[T
     prompts = prompts.to(torch.float64, "cpu")
     batch = Batch.of(prompts, task)
     others = [Batch.of(prompts, replace(task, v=ratio * task.v)) for ratio in OTHER_BANDWIDTHS]
-    gram = torch.exp(-torch.cdist(prompts.x, prompts.x) / task.v)
+    gram = torch.exp(-distance(prompts.x, prompts.x) / task.v)
     middle = math.log(contexts[len(contexts) // 2])
     columns = [
         torch.stack(list(_features(batch.system(n), [other.system(n) for other in others], gram, math.log(n) - middle)))
@@ -49,8 +50,8 @@ def dictionary(prompts: Prompts, task: Task, contexts: Sequence[int]) -> Float[T
 def _features(
     system: System, others: Sequence[System], gram: Float[Tensor, "B M M"], log_n: float
 ) -> Iterator[Float[Tensor, "B"]]:
-    bands = list(_bands(system.row_sum, system.row_sum.values, SEVEN))
-    wider = [band for other in others for band in _bands(other.row_sum, other.row_sum.values, FIVE)]
+    bands = list(_bands(system.row_sum, SEVEN))
+    wider = [band for other in others for band in _bands(other.row_sum, FIVE)]
     averages = [_average(system.k**beta, system.y) for beta in SHARPNESS]
     position = torch.arange(1, system.n + 1).to(system.y) / system.n
     recent = [_average(position * system.k**beta, system.y) for beta in RECENT_SHARPNESS]
@@ -61,14 +62,15 @@ def _features(
     for feature in (*bands, *wider, *averages, *order, *rough):
         yield feature
         yield feature * log_n
-    yield from _bands(system.plain, system.plain.values + system.lam, PLAIN)
+    yield from _bands(system.ridged, PLAIN)
     power = system.y.square().mean(-1)
     for feature in (*bands, *averages):
         yield feature * (power - power.mean())
 
 
-def _bands(spectrum: Spectrum, values: Float[Tensor, "B n"], edges: Sequence[float]) -> Iterator[Float[Tensor, "B"]]:
+def _bands(spectrum: Spectrum, edges: Sequence[float]) -> Iterator[Float[Tensor, "B"]]:
     """sum_k weight_k / value_k over the eigenvalues between two edges: the part of KRR that lives there."""
+    values = spectrum.values
     component = spectrum.weights / values
     for low, high in itertools.pairwise(edges):
         yield (component * ((values >= low) & (values < high))).sum(-1)

@@ -40,19 +40,19 @@ def identify(
 
     rerun: the model as a function from prompts to its path (`probe.path`); with it labels and order are intervened on.
     instrument: a library prepared on the same prompts, to judge several models with. seed: of the bootstrap and of
-    the interventions. Sequences may come in any order; the verdict does not depend on it.
+    the interventions. Sequences may come in any order; the verdict does not depend on it. Prompts of another length
+    than the task's are welcome: what is said is about their N.
     """
     require_count(0, seed=seed)
     rule = rule or Rule(**read_record()["rule"])
+    task = replace(task, N=prompts.N)
     require(path.B == prompts.B, "path", f"{path.B} sequences", f"on the prompts given, which are {prompts.B}")
     if path.B < FEWEST:
         words = f"{path.B} sequences are too few for an interval: give at least {FEWEST}, better 256"
         return Verdict.nothing(words, path, task, rule, seed)
     contexts = _contexts(path, prompts) if instrument is None else list(instrument.library.contexts)
     if instrument is not None:
-        theirs, ours = instrument.library.prompts.y, prompts.y.to("cpu", torch.float64)
-        same = theirs.shape == ours.shape and torch.equal(theirs, ours[instrument.library.order])
-        require(same, "instrument", "prepared on other prompts", "prepared on the prompts given")
+        _require_same(instrument.library, prompts, task)
     keep, remarks = _readable(path, prompts)
     values = _at(path, contexts)
     if not keep.any():
@@ -99,6 +99,17 @@ def identify(
         calibration=read_record(),
         seed=seed,
     )
+
+
+def _require_same(library: Library, prompts: Prompts, task: Task) -> None:
+    """Raise InputError unless the library was built on these prompts and this task."""
+    ours = prompts.to(torch.float64, "cpu")
+    same = library.prompts.x.shape == ours.x.shape and all(
+        torch.equal(a, b[library.order]) for a, b in ((library.prompts.x, ours.x), (library.prompts.y, ours.y))
+    )
+    require(same, "instrument", "prepared on other prompts", "prepared on the prompts given")
+    theirs = replace(library.task, N=prompts.N)
+    require(theirs == task, "instrument", f"prepared for {theirs}", f"prepared for the task given, {task}")
 
 
 def _contexts(path: Path, prompts: Prompts) -> list[int]:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.errors import require_choice
+from layerstep.errors import require, require_choice
 from layerstep.files import digest
 from layerstep.solvers import SOLVERS, Chebyshev, Richardson, Solver, exact, solve_all
 from layerstep.solvers.chebyshev import chebyshev_sums
@@ -40,8 +40,8 @@ class GuaranteedChebyshev(Chebyshev):
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         N, lam = system.batch.y.shape[1] - 1, system.lam
-        spectrum = system.row_sum if self.row_sums else system.plain
-        s = spectrum.values if self.row_sums else spectrum.values + lam
+        spectrum = system.row_sum if self.row_sums else system.ridged
+        s = spectrum.values
         scale = N + lam if self.row_sums else 1.0
         lo, hi = lam / scale, (N + lam) / scale
         # Such networks divide by D + lam, whose spectrum ends at 1; that of D passes it by lam / D and would diverge.
@@ -161,7 +161,11 @@ class Library:
         rows = sum(len(f.steps) for f in wanted for v, lam in settings if f.tried_at(v, lam, task))
         table = torch.empty(rows, prompts.B, len(contexts))
         krr = exact(prompts, task)[:, [n - 1 for n in contexts]]
-        farthest = DIVERGED * float(prompts.y.square().mean().sqrt())
+        size = float(prompts.y.square().mean().sqrt())
+        allowed = "a root mean square from 1e-15 to 1e15, whose squares single precision holds"
+        remedy = "Divide labels and predictions by it."
+        require(size == 0 or 1e-15 <= size <= 1e15, "prompts.y", f"labels of size {size:.2g}", allowed, remedy)
+        farthest = DIVERGED * size
         candidates: list[Candidate] = []
         row = 0
         for done, (v, lam) in enumerate(settings):

@@ -18,7 +18,7 @@ from layerstep.errors import require, require_count
 from layerstep.tasks import Path, Prompts
 from layerstep.tasks.prompts import Array, as_float_tensor
 
-TINY = 1e-12  # an error vector shorter than this has no direction: its cosine is 0
+TINY = 1e-12  # an error vector shorter than this share of the labels has no direction: its cosine is 0
 UNKNOWN = -2.0  # below every cosine: stands for that of predictions that are NaN or infinite, which match nothing
 
 
@@ -116,8 +116,8 @@ def match(path: Path, reference: Path, target: Prompts | Array) -> Match:
         labels = as_float_tensor("target", target, 2)
     require(labels.shape == (path.B, path.N), "target.shape", list(labels.shape), f"{[path.B, path.N]}")
     labels = labels.to("cpu", torch.float64)
-    layers = _directions(path.values.to(labels) - labels)
-    steps = _directions(reference.values.to(labels) - labels)
+    layers = directions(path.values.to(labels) - labels, labels)
+    steps = directions(reference.values.to(labels) - labels, labels)
     # Products are summed vector by vector, not by a matrix product: equal iterates then tie exactly.
     cosine = torch.stack([(layer * steps).sum(-1) for layer in layers])
     return Match(cosine=cosine, layers=path.stages, steps=reference.stages, label=reference.label)
@@ -137,9 +137,11 @@ def layers_won(matches: Mapping[str, Match], first: float = 1) -> dict[str, int]
     return {name: int((winner == index).sum()) for index, name in enumerate(matches)}
 
 
-def _directions(errors: Float[Tensor, "S B N"]) -> Float[Tensor, "S B N"]:
+def directions(errors: Float[Tensor, "S B N"], labels: Float[Tensor, "B N"]) -> Float[Tensor, "S B N"]:
+    """errors / |errors| of every sequence, 0 where they are but rounding of its labels."""
     norm = errors.norm(dim=-1, keepdim=True)
-    return torch.where(norm < TINY, 0.0, errors / norm.clamp_min(TINY))
+    rounding = norm <= TINY * labels.norm(dim=-1, keepdim=True)
+    return torch.where(rounding, 0.0, errors / norm.clamp_min(torch.finfo(norm.dtype).tiny))
 
 
 def _r2(layers: Float[Tensor, "L"], steps: Float[Tensor, "R L"]) -> Float[Tensor, "R"]:

@@ -16,6 +16,7 @@ from layerstep.measurement.decision import AMBIGUOUS, NOTHING, RESEMBLES, Judgem
 from layerstep.measurement.evidence import Evidence
 from layerstep.measurement.filters import FilterFit, Slopes
 from layerstep.measurement.labels import LabelTests
+from layerstep.measurement.match import directions
 from layerstep.measurement.record import read_record
 from layerstep.tasks import Path, Task
 
@@ -136,12 +137,12 @@ def layer_table(evidence: Evidence, judgement: Judgement) -> LayerTable | None:
         return None
     library, fits = evidence.library, judgement.fits
     target = library.target
-    away, errors = _unit(evidence.values - library.krr), _unit(evidence.values - target)
+    away, errors = (directions(evidence.values - centre, target) for centre in (library.krr, target))
     cosine, sime = [], []
     for fit in fits:
         table = library.table[library.candidates[fit.candidates[0]].rows].double()
         for out, layers, steps in ((cosine, away, table), (sime, errors, table + (library.krr - target))):
-            out.append(torch.einsum("lbc,tbc->lt", layers, _unit(steps)).amax(1) / target.shape[0])
+            out.append(torch.einsum("lbc,tbc->lt", layers, directions(steps, target)).amax(1) / target.shape[0])
     return LayerTable(
         families=tuple(fit.family for fit in fits),
         layers=evidence.layers,
@@ -230,10 +231,6 @@ def _with_fewer(verdict: Verdict) -> str:
         f"; with {max(below)} on the panel, right {inside['right']} of {inside['of']}, "
         f"false claims {false['claims']} of {false['of']}"
     )
-
-
-def _unit(values: Float[Tensor, "S B C"]) -> Float[Tensor, "S B C"]:
-    return values / values.norm(dim=-1, keepdim=True).clamp_min(1e-12)
 
 
 def _plain(value: Any) -> Any:

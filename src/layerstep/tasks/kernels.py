@@ -17,7 +17,7 @@ Gram = Float[Tensor, "*batch n m"]
 Kernel = Callable[[Tensor, Tensor, float], Tensor]
 
 
-def _distance(x: Points, z: Float[Tensor, "*batch m d"]) -> Gram:
+def distance(x: Points, z: Float[Tensor, "*batch m d"]) -> Gram:
     """|x - x'| from differences, not from |x|² + |z|² - 2x·z: that form cancels for near-duplicates."""
     if x.is_cuda:  # cdist without products takes sixty times as long there
         differences = (x[..., i].unsqueeze(-1) - z[..., i].unsqueeze(-2) for i in range(x.shape[-1]))
@@ -27,7 +27,7 @@ def _distance(x: Points, z: Float[Tensor, "*batch m d"]) -> Gram:
 
 def log_gaussian(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
     """log K(x, x') = -|x - x'|² / 2v², also where K is too small for a number."""
-    return _distance(x, z).square() / (-2 * v * v)
+    return distance(x, z).square() / (-2 * v * v)
 
 
 def gaussian(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
@@ -42,7 +42,7 @@ def arccos1(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
     unit_x = x / norm_x.clamp_min(torch.finfo(x.dtype).tiny)
     unit_z = z / norm_z.clamp_min(torch.finfo(z.dtype).tiny)
     # The angle from chords: accurate near 0 and π, where acos of the cosine loses half the digits.
-    apart, opposite = _distance(unit_x, unit_z), _distance(unit_x, -unit_z)
+    apart, opposite = distance(unit_x, unit_z), distance(unit_x, -unit_z)
     theta = 2 * torch.atan2(apart, opposite)
     profile = (torch.sin(theta) + (math.pi - theta) * torch.cos(theta)) / math.pi
     return norm_x * norm_z.transpose(-1, -2) * profile / (v * v)

@@ -48,6 +48,17 @@ def campaign(seeds, sizes, lams, depths, M, rng):
     return made, broken
 
 
+@pytest.mark.parametrize("scale", [2.0**-600, 2.0**600])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_bound_has_the_unit_of_the_labels(name, scale):
+    """Squares of labels of size 1e-180 are 0 and those of 1e180 infinite; their bounds are neither."""
+    network = construct(3, 8, 1.0, 0.1, L=5, **NETWORKS[name])
+    x, y, xq = system(8, 3, 1.0, 0.1, M=3).tensors()
+    here, scaled = network.predict(x, y, xq), network.predict(x, scale * y, xq)
+    torch.testing.assert_close(scaled.bound / scale, here.bound, rtol=1e-12, atol=0)
+    assert scaled.promised == pytest.approx(scale * here.promised, rel=1e-12)
+
+
 def test_no_bound_is_violated():
     made, broken = campaign(1, [1, 2, 40], [1e-4, 0.1, 10.0], [1, 5, 30], 20, np.random.default_rng(0))
     assert made >= 3000
@@ -251,7 +262,12 @@ REFUSED = [
     ({"eta": 1e-20, "L": None, "error": 0.1}, "iterations: must be at most 1,000,000"),
     ({"dtype": torch.int64}, r"dtype = torch\.int64: must be a floating-point type"),
     ({"v": 1e-170}, "v = 1e-170: must be from 1e-150"),
-    ({"L": None, "error": 0.1, "B_y": None, "heads": 7, "eps": 0.2}, "(?s)3 reasons.*eps.*B_y.*heads"),
+    ({"L": None, "error": 0.1, "B_y": None, "heads": 7, "eps": 0.2}, "(?s)3 reasons.*B_y.*eps.*heads"),
+    ({"c": 0.3}, 'c = 0.3: must be left out: for scheme="paper"'),
+    ({"heads": 1}, 'heads = 1: must be left out: for scheme="exact"'),
+    ({"scheme": "exact", "c": 0.3}, "c = 0.3: must be left out"),
+    ({"scheme": "exact", "heads": 3}, "heads = 3: must be 1 or 2"),
+    ({"scheme": "paper", "rho": 0.1, "heads": 1}, "(?s)3 reasons.*B_x.*rho = 0.1.*heads = 1"),
 ]
 
 

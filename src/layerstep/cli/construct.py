@@ -48,7 +48,7 @@ def run(
         eps: tolerance of the theorem, for the paper's scheme.
         error: guaranteed distance to exact kernel ridge regression (default 0.01 unless eps or L is given).
         eta: constant step size; left out, Chebyshev coefficients (compact, exact) or the largest allowed (paper).
-        c: constant of the theorem; None for 2 eps.
+        c: constant of the theorem, for the paper's scheme; None for 2 eps.
         L: number of iterations instead of a guarantee.
         rho: preconditioner D + rho I of the exact scheme.
         heads: attention heads of the exact scheme, 2 or 1.

@@ -105,7 +105,7 @@ def require_all(what: str, preconditions: Sequence[Precondition]) -> None:
     """Raise one InputError that lists every precondition that fails."""
     failed = [p for p in preconditions if not p.ok]
     if failed:
-        lines = [f"{p.given}: must be {p.allowed}. {p.remedy}" for p in failed]
+        lines = [f"{p.given}: must be {p.allowed}. {p.remedy}".rstrip() for p in failed]
         raise InputError(lines[0] if len(lines) == 1 else "\n  ".join([f"{what}: {len(lines)} reasons.", *lines]))
 
 
@@ -148,14 +148,14 @@ def certify(
     (K_w, K_size), _ = _kernel_times(x, x, v, coefficients)
     (k_w, k_size), k_norm = _kernel_times(xq, x, v, coefficients)
     c_q = (k_norm / math.sqrt(lam)).clamp(max=0.5) / math.sqrt(lam)
-    iteration = c_q * (y - K_w - lam * w).norm()
+    iteration = c_q * norm(y - K_w - lam * w)
     readout = (out - k_w).abs()
     # A kernel value exp(-t) carries the relative error of t, (d + 6) u, as the absolute error (d + 6) u t exp(-t)
     # <= (d + 6) u / e; a sum of n terms adds n u of the sum of their sizes, and each product another u or two.
     kernel_error = (d + 6) / math.e * size.sum()
     in_residual = (n + 4) * (K_size + lam * size) + kernel_error + 2 * y.abs()
     in_readout = (n + 4) * k_size + kernel_error + out.abs()
-    first_order = u * (c_q * in_residual.norm() + in_readout + (n + 8) * (iteration + readout))
+    first_order = u * (c_q * norm(in_residual) + in_readout + (n + 8) * (iteration + readout))
     arithmetic = 2 * first_order  # which covers the rounding of this line and the higher orders
     return Prediction(
         value=value,
@@ -165,6 +165,14 @@ def certify(
         arithmetic=arithmetic,
         promised=promised,
     )
+
+
+def norm(z: Float[Tensor, "n"]) -> float:
+    """|z|, also of numbers whose squares are lost below 1e-308 or pass 1e308: a bound must not become 0."""
+    largest = float(z.abs().max()) if z.numel() else 0.0
+    # A power of two: no digit of z changes.
+    unit = math.ldexp(1.0, math.frexp(largest)[1] - 1) if 0 < largest < math.inf else 1.0
+    return float((z / unit).norm()) * unit
 
 
 def _kernel_times(

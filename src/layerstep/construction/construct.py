@@ -21,6 +21,8 @@ from layerstep.errors import find_device, require, require_choice, require_count
 SCHEMES = ("paper", "exact", "compact")
 # Where no error is asked for, the sink leaks this fraction: below what float64 rounding does to the same numbers.
 _LEAK = 2.0**-43
+# The options that one scheme alone reads, and the values that ask for nothing: the others would ignore any other.
+_OPTIONS = {"eps": ("paper", (None,)), "c": ("paper", (0.5, None)), "rho": ("exact", (None,)), "heads": ("exact", (2,))}
 
 
 def construct(
@@ -56,6 +58,8 @@ def construct(
     c        the constant of the theorem, eps < c < 1 (paper scheme); None for 2 eps.
     rho      preconditioner D + rho I (exact scheme). Left out: 0, the paper's, with eta; lam without.
     heads    2 for L + 1 blocks, 1 for 2L + 1 (exact scheme).
+
+    An option that the scheme does not read is refused, but for B_x.
     """
     arguments = {name: value for name, value in locals().items() if name not in ("dtype", "device")}
     device = find_device(device)
@@ -77,10 +81,15 @@ def construct(
         f"precise enough for lam / N = {lam / N:.2g} > 4 u = {4 * u:.2g}",
         "Rounded attention weights can make the system indefinite: use float64 or a larger lam.",
     )
+    unread = [
+        Precondition(arguments[name] in unused, f"{name} = {arguments[name]!r}", f'left out: for scheme="{owner}"', "")
+        for name, (owner, unused) in _OPTIONS.items()
+        if scheme != owner
+    ]
     if scheme == "paper":
-        made = plan(d, N, v, lam, B_x=B_x, B_y=B_y, eps=eps, error=error, eta=eta, c=c, L=L)
+        made = plan(d, N, v, lam, B_x=B_x, B_y=B_y, eps=eps, error=error, eta=eta, c=c, L=L, unread=unread)
     else:
-        made = _sink_scheme(scheme, d, N, v, lam, B_y, eps, error, eta, L, rho, heads)
+        made = _sink_scheme(scheme, d, N, v, lam, B_y, error, eta, L, rho, heads, unread)
         require(
             made.a < torch.finfo(dtype).max,
             "dtype",
@@ -120,12 +129,12 @@ def _sink_scheme(
     v: float,
     lam: float,
     B_y: float | None,
-    eps: float | None,
     error: float | None,
     eta: float | None,
     L: int | None,
     rho: float | None,
     heads: int,
+    unread: list[Precondition],
 ) -> Compact | Exact:
     require_all(
         f'scheme="{scheme}" cannot be built',
@@ -136,20 +145,22 @@ def _sink_scheme(
                 "one of the two, not both",
                 "error asks for a guarantee, L for a number of iterations.",
             ),
-            Precondition(eps is None, f"eps = {eps}", 'left out: it is the tolerance of scheme="paper"', "Use error."),
             Precondition(
                 error is None or B_y is not None,
                 "B_y = None",
                 "the largest |y_i| when an error is asked for",
                 "The guaranteed error is a multiple of it.",
             ),
-            Precondition(heads in (1, 2), f"heads = {heads}", "1 or 2", "2 heads need half the blocks."),
             Precondition(
-                rho is None or (scheme == "exact" and isinstance(rho, numbers.Real) and 0 <= float(rho) < math.inf),
+                scheme != "exact" or heads in (1, 2), f"heads = {heads}", "1 or 2", "2 heads need half the blocks."
+            ),
+            Precondition(
+                scheme != "exact" or rho is None or (isinstance(rho, numbers.Real) and 0 <= float(rho) < math.inf),
                 f"rho = {rho!r}",
-                'a finite number of at least 0, for scheme="exact"',
+                "a finite number of at least 0",
                 "Leave it out.",
             ),
+            *unread,
         ],
     )
     if scheme == "exact":

@@ -21,6 +21,7 @@ Where the paper's text slips, this is what is built (see docs/construction.md fo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
@@ -254,6 +255,7 @@ def plan(
     eta: float | None,
     c: float | None,
     L: int | None,
+    unread: Sequence[Precondition] = (),
 ) -> Paper:
     """The theorem's network for a tolerance, an error or a number of iterations; InputError lists every failure.
 
@@ -275,6 +277,7 @@ def plan(
                 f"at most 10 v = {10 * v:g}, where the least kernel value is 1e-87",
                 "Every constant of the theorem grows as its inverse.",
             ),
+            *unread,
         ],
     )
 

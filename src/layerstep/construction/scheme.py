@@ -11,7 +11,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from layerstep.construction.blocks import Block
-from layerstep.construction.certificate import Certificate, Constant, Precondition
+from layerstep.construction.certificate import Certificate, Constant, Precondition, norm
 from layerstep.construction.chebyshev import Steps
 from layerstep.construction.stream import Stream
 from layerstep.errors import require
@@ -122,7 +122,7 @@ class SinkScheme(Scheme):
         )
 
     def promised(self, y: Tensor) -> float | None:
-        return self.bound(float(y.double().norm()) / math.sqrt(self.lam))
+        return self.bound(norm(y.double()) / math.sqrt(self.lam))
 
 
 def depth_and_sink(

@@ -197,6 +197,8 @@ KERNELS_THAT_ARE_NONE = {
     "no batches": (lambda x, z, v: x[..., :7, :] @ z.reshape(-1, z.shape[-1]).T, "two batches"),
     "nan": (lambda x, z, v: torch.cdist(x, z).log(), "NaN or infinite"),
     "not symmetric": (lambda x, z, v: x[..., :1] + 0 * torch.cdist(x, z), "not symmetric"),
+    "always double": (lambda x, z, v: torch.exp(-torch.cdist(x, z).double()), "torch.float64 for float32"),
+    "always single": (lambda x, z, v: torch.exp(-torch.cdist(x, z).float()), "torch.float32 for float64"),
     "indefinite": (lambda x, z, v: torch.cdist(x, z), "has an eigenvalue -"),
 }
 

@@ -60,12 +60,15 @@ def require_kernel(name: str, kernel: Kernel, d: int, v: float) -> None:
     wanted = "a function of x [n, d], z [m, d] and v whose values [n, m] are finite, symmetric, no eigenvalue below 0"
     try:
         K = kernel(x, x[:5], v)
-        wide = kernel(x.expand(2, 7, d), x.expand(2, 7, d), v)
+        wide, single = (kernel(points, points, v) for points in (x.expand(2, 7, d), x.float()))
     except Exception as error:
         raise InputError(f"kernel = {name!r}: must be {wanted}. It raised {type(error).__name__}: {error}") from error
     shapes = [list(each.shape) if isinstance(each, Tensor) else type(each).__name__ for each in (K, wide)]
     told = f"{name!r}, which gives {shapes[0]} for n = 7, m = 5 and {shapes[1]} for two batches of n = m = 7"
     require(shapes == [[7, 5], [2, 7, 7]], "kernel", told, wanted)
+    kept = (wide.dtype, single.dtype) == (torch.float64, torch.float32)
+    told = f"{name!r}, which gives {wide.dtype} for float64 and {single.dtype} for float32"
+    require(kept, "kernel", told, "a function that keeps the precision of x", "Make its constants with x.new_tensor.")
     square = wide[0].double()
     require(bool(square.isfinite().all()), "kernel", f"{name!r}, which gives NaN or infinite values", wanted)
     lost = 1e-8 * float(square.abs().max())

@@ -43,7 +43,8 @@ def as_float_tensor(name: str, value: Array, ndim: int, *, finite: bool = True) 
 class Prompts:
     """B sequences of N+1 points: predict y_{n+1} at x_{n+1} from the first n pairs, for n = 1..N.
 
-    x [B, N+1, d], y [B, N+1] noisy labels, f [B, N+1] the noiseless function where it is known.
+    x [B, N+1, d], y [B, N+1] noisy labels, f [B, N+1] the noiseless function where it is known. Precision and device
+    are those of x: labels that need float64 need x in float64.
     """
 
     x: Float[Tensor, "B M d"]

@@ -12,6 +12,7 @@ import torch
 from layerstep.errors import InputError, require, require_choice, require_count, require_positive
 from layerstep.files import digest
 from layerstep.tasks import Task
+from layerstep.tasks.prompts import normals
 
 ATTENTION = ("softmax", "linear", "linear-mean")
 PRECISION = ("bfloat16", "float32", "float64")
@@ -95,13 +96,13 @@ class Run:
         self._require_noise()
 
     def _require_noise(self) -> None:
-        """sigma² >= 4 (N+1) eps K(e, e), |e| = 1: less is lost in K, whose factor makes the labels.
+        """sigma² >= 4 (N+1) eps max K(x, x): less is lost in K, whose factor makes the labels.
 
-        Rounding moves the eigenvalues of K by a fraction of (N+1) eps, so the smallest stays above 0.
+        Rounding moves the eigenvalues of K by a fraction of (N+1) eps max K(x, x), so the smallest stays above 0.
         """
         task, dtype = self.task, self.dtype
-        e = torch.eye(1, task.d, dtype=torch.float64)
-        least = math.sqrt(4 * (task.N + 1) * torch.finfo(dtype).eps * float(task.gram(e, e)))
+        x = task.law(normals(0, 0, 0, (256, 1, task.d)))
+        least = math.sqrt(4 * (task.N + 1) * torch.finfo(dtype).eps * float(task.gram(x, x).max()))
         require(
             task.sigma >= least,
             "sigma",

@@ -43,6 +43,16 @@ def test_solve_prints_a_table(capsys):
     assert "exact KRR" in out
 
 
+def test_numbers_of_a_table_are_whole_in_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["solve", *SMALL]) == 0
+    assert "…" not in capsys.readouterr().out
+    assert main(["construct", "--N", "3", "--lam", "1"]) == 0
+    table = capsys.readouterr().out.split("predictions, and")[1]
+    assert "…" not in table
+    assert "arithmetic" in table
+
+
 def test_solve_prints_all_errors_as_json(capsys):
     assert main(["solve", "--solvers", "richardson, ridge", "--json", *SMALL]) == 0
     result = json.loads(capsys.readouterr().out)

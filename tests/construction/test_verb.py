@@ -55,6 +55,14 @@ def test_a_users_prompt_is_answered_and_the_network_saved(capsys, prompt, tmp_pa
     assert value.tolist() == pytest.approx([row["value"] for row in rows], abs=1e-12)
 
 
+def test_predictions_of_small_labels_are_not_shown_as_zero(capsys, tmp_path):
+    path = tmp_path / "prompt.csv"
+    path.write_text("0.1,1e-9\n0.2,\n")
+    status, printed = answer(capsys, "--csv", path, "--lam", 1)
+    assert status == 0
+    assert "4.97506" in printed.out.split("predictions, and")[1]  # 1e-9 exp(-.005) / 2
+
+
 def test_a_model_for_torch_alone_is_exported(capsys, tmp_path):
     status, _ = answer(capsys, "--N", 4, "--lam", 1, "--export", tmp_path / "model", "--sample", 0)
     assert status == 0

@@ -202,6 +202,8 @@ def _print(network: Any, runs: list[list[dict[str, float]]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from layerstep.cli.table import print_table
+
     console = Console()
     certificate = Table(title=f"the {network.certificate.scheme} network", box=box.SIMPLE, show_header=False)
     certificate.add_column(no_wrap=True)
@@ -217,8 +219,10 @@ def _print(network: Any, runs: list[list[dict[str, float]]]) -> None:
     predictions = Table(title="predictions, and what their bounds are made of", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for name in ("#", *runs[0][0]):
         predictions.add_column(name, justify="right", no_wrap=True)
+    tiny = all(abs(row["exact"]) < 1e-3 for queries in runs for row in queries)  # which .6f would show as 0
+    formats = {"value": ".6e" if tiny else ".6f", "exact": ".6e" if tiny else ".6f"}
     for prompt, queries in enumerate(runs, start=1):
         for query, row in enumerate(queries, start=1):
-            values = [f"{value:.6f}" if name in ("value", "exact") else f"{value:.1e}" for name, value in row.items()]
+            values = [format(value, formats.get(name, ".1e")) for name, value in row.items()]
             predictions.add_row(f"{prompt}.{query}", *values)
-    console.print(predictions)
+    print_table(predictions)

@@ -41,8 +41,6 @@ def run(
             with --attention probes-attention.safetensors).
         json: print errors as JSON.
     """
-    from rich.console import Console
-
     from layerstep.cli.bar import progress_bar
     from layerstep.errors import require_count
     from layerstep.files import require_writable
@@ -81,6 +79,8 @@ def run(
     from rich import box
     from rich.table import Table
 
+    from layerstep.cli.table import print_table
+
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("site", no_wrap=True)
     for n in shown:
@@ -89,7 +89,7 @@ def run(
         table.add_row(site, *(f"{errors[n - 1]:.4f}" for n in shown))
     table.add_row("exact KRR", *(f"{float(krr[n - 1]):.4f}" for n in shown))
     print(f"mean squared error of the probes on {sequences} fresh prompts")
-    Console(width=max(80, Console().width)).print(table)
+    print_table(table)
     print(f"probes: {file}")
 
 

@@ -82,8 +82,9 @@ def run(
 
 def _print_table(shown, errors, krr: float, title: str) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from layerstep.cli.table import print_table
 
     table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("solver", no_wrap=True)
@@ -93,7 +94,7 @@ def _print_table(shown, errors, krr: float, title: str) -> None:
         table.add_row(name, *(f"{value:.3g}" for value in error[:, -1].tolist()))
     table.add_row("exact KRR", *([""] * (len(shown) - 1)), f"{krr:.3g}")
     print(f"mean squared error by step; {title}")
-    Console(width=max(80, Console().width)).print(table)
+    print_table(table)
 
 
 def _draw(file: Path, shown, errors, krr: float, N: int) -> None:

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import layerstep as ls
 from layerstep.paper import measured, noise, predictions, runs, trained, trained_noise, verdicts
 from layerstep.paper.findings import findings
 from layerstep.paper.predictions import FILE, Predictions
-from layerstep.paper.quoted import Row
+from layerstep.paper.quoted import Row, by_chance
 from layerstep.paper.settings import evaluation_prompts
 
 
@@ -59,7 +60,7 @@ def test_the_quoted_numbers_say_how_the_model_was_trained_and_what_the_range_is_
     row = rows["Figure 2b and text"]
     assert row.paper == 0.976
     assert row.note == "shorter schedule: 7,000 steps, rate 0.0001"
-    assert row.spread.endswith("2 seeds") or row.spread.startswith("2 seeds")
+    assert row.runs == pytest.approx(0, abs=1e-6)  # both planted seeds are straight
     assert trained.steps(planted, "uniform", "Figure 3a").rows({**artefact.compute({}), "model": "sphere", "seeds": {}})
 
 
@@ -76,20 +77,29 @@ def test_the_first_sentences_are_made_from_the_results(planted):
     assert findings({}) == []
 
 
+def test_chance_is_what_student_says():
+    seeds = [0.7, 0.8, 1.0]
+    expected = stats.t.ppf(0.975, 2) * np.std(seeds, ddof=1) * np.sqrt(2)
+    assert by_chance(seeds) == pytest.approx(expected, rel=1e-3)
+    assert by_chance([1.0]) == np.inf
+    assert by_chance([float(i) for i in range(30)]) > 0  # more seeds than the table has
+
+
 @pytest.mark.parametrize(
-    ("seeds", "low", "high", "spread"),
+    ("paper", "seeds", "outcome"),
     [
-        ([], 0.9, 1.1, "prompts, one training seed"),
-        ([1.0], 0.9, 1.1, "prompts, one training seed"),
-        ([0.97, 1.0, 1.05], 0.9, 1.1, "prompts, wider than over 3 seeds"),
-        ([0.7, 0.8, 1.0], 0.7, 1.3, "3 seeds of the short schedule"),
+        (1.05, [], "reproduced"),
+        (1.2, [], "not reproduced"),
+        (1.2, [1.0], "not reproduced"),
+        (1.2, [1.0, 1.01, 1.02], "not reproduced"),
+        (1.2, [0.95, 1.0, 1.05], "within the spread of seeds"),
+        (1.05, [0.95, 1.0, 1.05], "reproduced"),
     ],
     ids=str,
 )
-def test_the_wider_of_the_two_ranges_is_used(seeds, low, high, spread):
-    row = Row(quantity="q", where="w", paper=1.0, ours=1.0, low=0.9, high=1.1).widened(seeds)
-    assert (row.low, row.high) == (pytest.approx(low), pytest.approx(high))
-    assert row.spread == spread
+def test_a_number_outside_its_range_may_be_within_the_spread_of_seeds(paper, seeds, outcome):
+    row = Row(quantity="q", where="w", paper=paper, ours=1.0, low=0.9, high=1.1).beside(seeds)
+    assert row.outcome == outcome
 
 
 def test_a_head_that_is_exact_krr_has_the_ratios_of_the_encoded_ridge(planted, monkeypatch):
@@ -103,7 +113,7 @@ def test_a_head_that_is_exact_krr_has_the_ratios_of_the_encoded_ridge(planted, m
     np.testing.assert_allclose(data["seeds"]["sphere-fast"]["TF/EO"], 1, rtol=1e-4)
     rows = artefact.rows(data)
     assert len(rows) == 2 * 10
-    assert {row.spread for row in rows if "uniform" in row.quantity} == {"prompts, one training seed"}
+    assert {row.runs for row in rows if "uniform" in row.quantity} == {None}
     assert artefact.draw(data).get_figure() is not None
     assert trained_noise.artefact(["heads-1"]) is None
 

@@ -13,7 +13,7 @@ from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.measured import ROOMS
 from layerstep.paper.panels import r2_words
 from layerstep.paper.runs import SEEDS
-from layerstep.paper.style import BLUE, GREEN, INK, ORANGE, figure
+from layerstep.paper.style import BLUE, INK, ORANGE, figure
 from layerstep.paper.trained import Found, absent, config, lengths
 
 
@@ -61,8 +61,8 @@ def _capacity(found: Found, runs: list[tuple[int, str]], *, name: str, axis: str
         title=f"Does it depend on the {axis}? ({where})",
         caption=(
             f"The model of the other figures on the sphere with another {axis}. Left: mean squared error of its own "
-            "answer with 40 examples (whiskers: 95 % over prompts, which are the same for all), and that of exact "
-            "kernel ridge regression. Right: how straight the line of best-matching Richardson steps is (R², layers "
+            "answer with 40 examples over that of exact kernel ridge regression (as on the models' cards: noiseless "
+            "targets, 2,048 prompts). Right: how straight the line of best-matching Richardson steps is (R², layers "
             f"{first} to {last}, whiskers: 95 % over prompts). "
             f"{'Hollow: other seeds of the default model. ' if others else ''}"
             f"{says}{lengths(list(there.values()), found)}{absent([run for _, run in runs], found)}"
@@ -86,17 +86,16 @@ def draw_capacity(data: Data) -> Figure:
     models = [data["models"][run] for run in data["sizes"].values()]
     with figure(9.6, 3.1) as fig:
         left, right = fig.subplots(1, 2)
-        mse, error = (np.array([model[key][-1] for model in models]) for key in ("head_mse", "head_standard_error"))
-        left.errorbar(sizes, mse, 1.96 * error, color=BLUE, marker="o", capsize=2, label="transformer")
-        left.axhline(models[0]["krr"][-1], color=GREEN, linestyle="--", label="exact KRR")
-        left.set(ylabel="mean squared error, n = 40", ylim=(0, None))
+        left.plot(sizes, [model["over_krr"] for model in models], color=BLUE, marker="o", label="transformer")
+        left.axhline(1, color=INK, linestyle="--", linewidth=1, label="exact KRR")
+        left.set(ylabel="error over exact KRR, n = 40", ylim=(0.95, None))
         left.legend()
         r2 = [model["solvers"]["richardson"] for model in models]
         value = np.array([_r2(model) for model in models])
         reach = [value - [found["r2_low"] for found in r2], [found["r2_high"] for found in r2] - value]
         right.errorbar(sizes, value, np.maximum(reach, 0), color=ORANGE, marker="s", capsize=2)
         right.set(ylabel="R² of best Richardson step", ylim=(np.nanmin([0.6, *value]) - 0.1, 1.02))
-        for ax, of in ((left, lambda model: model["head_mse"][-1]), (right, _r2)):
+        for ax, of in ((left, lambda model: model["over_krr"]), (right, _r2)):
             default = next((int(size) for size, run in data["sizes"].items() if run in SEEDS), None)
             for model in data["seeds"].values():
                 ax.plot(default, of(model), "o", color=INK, markerfacecolor="none", markersize=5, zorder=3)
@@ -115,15 +114,13 @@ def table_capacity(data: Data) -> tuple[list[str], list[list[Any]]]:
     for size, run in data["sizes"].items():
         model = data["models"][run]
         r2 = model["solvers"]["richardson"]
-        mse = [model[key][-1] for key in ("head_mse", "head_standard_error", "krr")]
-        lines.append([size, run, model["trained_steps"], *mse, r2["r2"], r2["r2_low"], r2["r2_high"]])
-    header = ["run", "training_steps", "mse_n40", "standard_error", "krr_n40", "r2", "r2_low", "r2_high"]
-    return [data["axis"], *header], lines
+        lines.append([size, run, model["trained_steps"], model["over_krr"], r2["r2"], r2["r2_low"], r2["r2_high"]])
+    return [data["axis"], "run", "training_steps", "error_over_krr_n40", "r2", "r2_low", "r2_high"], lines
 
 
 def summary_capacity(data: Data) -> tuple[list[str], list[list[str]]]:
     lines = []
-    for size, run, steps, mse, _, krr, r2, low, high in table_capacity(data)[1]:
+    for size, run, steps, over, r2, low, high in table_capacity(data)[1]:
         reach = "" if isnan(r2) else f"{low:.3f}–{high:.3f}"
-        lines.append([size, run, f"{steps:,}", f"{mse:.4f}", f"{mse / krr:.3f}", r2_words(r2), reach])
-    return [data["axis"], "run", "training steps", "error, n = 40", "over exact KRR", "R²", "95 % over prompts"], lines
+        lines.append([size, run, f"{steps:,}", f"{over:.3f}", r2_words(r2), reach])
+    return [data["axis"], "run", "training steps", "error over exact KRR, n = 40", "R²", "95 % over prompts"], lines

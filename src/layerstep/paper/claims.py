@@ -10,7 +10,7 @@ from math import isnan
 from layerstep.paper.artefact import Data
 from layerstep.paper.capacity import twin
 from layerstep.paper.panels import LABELS
-from layerstep.paper.quoted import PROTOCOL
+from layerstep.paper.quoted import PROTOCOL, by_chance
 from layerstep.paper.runs import LAWS, SEEDS
 from layerstep.paper.settings import TITLES
 from layerstep.paper.trained import Found
@@ -21,7 +21,8 @@ STRAIGHT = 0.9
 #: An error is called near that of exact kernel ridge regression up to this ratio.
 NEAR = 1.25
 
-Check = tuple[str, bool]  # what is seen, and whether it is as claimed
+#: What is seen, and whether it is as claimed; None where a difference between models is one between seeds as well.
+Check = tuple[str, bool | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +35,20 @@ class Claim:
 
     @property
     def outcome(self) -> str:
-        held = [as_claimed for _, as_claimed in self.checks]
-        if not held:
-            return "not tested"
-        return "holds" if all(held) else "holds in part" if any(held) else "does not hold"
+        seen = {as_claimed for _, as_claimed in self.checks}
+        if seen <= {None}:
+            return "cannot be told" if seen else "not tested"
+        return "holds" if seen == {True} else "holds in part" if True in seen else "does not hold"
 
 
 #: Outcomes when several claims have them.
-PLURAL = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold", "not tested": "not tested"}
+PLURAL = {
+    "holds": "hold",
+    "holds in part": "hold in part",
+    "does not hold": "do not hold",
+    "cannot be told": "cannot be told",
+    "not tested": "are not tested",
+}
 
 
 def in_words(claims: Sequence[Claim]) -> str:
@@ -59,7 +66,8 @@ def claims(models: Found, data: Mapping[str, Data]) -> list[Claim]:
          "law of inputs.", _verdicts),
         ("Figures 1, 4", "Conjugate gradients reach the model's error in fewer steps than it has layers; gradient "
          "descent and Nesterov's method do not reach it in the steps shown.", _curves),
-        ("Figures 2b, 3", "Of the four solvers only Richardson's best-matching steps rise in a straight line.", _only),
+        ("Figures 2b, 3", f"Of the four solvers only Richardson's best-matching steps rise in a straight line (R² of "
+         f"{STRAIGHT} or more).", _only),
         ("Figure 2c", f"Richardson's best-matching steps rise in a straight line (R² of {STRAIGHT} or more) on every "
          "law.", _straight),
         ("Figure 5", "Most layers are more similar to Richardson than to the other three solvers.", _similar),
@@ -67,15 +75,15 @@ def claims(models: Found, data: Mapping[str, Data]) -> list[Claim]:
          "laws, and Richardson's are less straight than with it.", _softmax),
         ("arc-cosine kernel", "With another kernel fewer layers are most similar to Richardson, and its line is less "
          "straight.", _kernel),
-        ("Figure 9a", "Neither the error nor the straightness depends on the number of heads (no more than on the "
-         "seed).", _heads),
+        ("Figure 9a", "Neither the error nor the straightness depends on the number of heads.", _heads),
         ("Figure 9b", f"The error falls with the width, to near that of exact kernel ridge regression (up to {NEAR} "
          "times).", _width),
         ("Figures 6, 7", "In models of 24 layers, too, most layers are more similar to Richardson than to the other "
          "solvers.", _depth),
-        ("noise", "In prompts of the largest noise the model's error is nearer to that with the ridge of training than "
-         "to that with the best ridge.", _encoded),
-        ("noise", "There it is below that with the ridge of training, as if iteration had stopped early.", _early),
+        ("noise", "In prompts of the largest noise the model's error is nearer to that of the ridge encoded in "
+         "training than to that of the best ridge.", _encoded),
+        ("noise", "In prompts of the largest noise the model's error is below that of the ridge encoded in training, "
+         "as if iteration had stopped early.", _early),
     ]  # fmt: skip
     return [Claim(where=where, says=says, checks=list(checks(models, data))) for where, says, checks in written]
 
@@ -96,14 +104,18 @@ def _title(law: str, steps: int) -> str:
 
 def _construction(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
     if "schemes" in data:
-        scheme, curve = data["schemes"]["schemes"]["exact"], data["schemes"]["curve"]
-        words = f"{scheme['depth']} blocks of width {scheme['width']}, written down, guarantee {scheme['bound']:.2g}"
-        yield words, scheme["bound"] <= data["schemes"]["error"]
-        broken = curve["violations"]
-        yield f"bounds computed for {curve['prompts']} prompts were exceeded {broken} times", broken == 0
+        scheme, error = data["schemes"]["schemes"]["exact-richardson"], data["schemes"]["error"]
+        words = (
+            f"{scheme['depth']:,} blocks, written down, take its steps and guarantee an error of {scheme['bound']:.2g}"
+        )
+        yield words, scheme["bound"] <= error
+        curve = data["schemes"]["curve"]
+        words = f"bounds of a smaller network, computed for {curve['prompts']} prompts, were exceeded"
+        yield f"{words} {curve['violations']} times", curve["violations"] == 0
     control = next((found for found in data.get("verdicts", {}).values() if found.get("truth") == "richardson"), None)
     if control:
-        yield f"the verdict on its layers: {control['headline']}", control["solver"] == "richardson"
+        words = f"the verdict on a written network that takes its steps: {control['headline']}"
+        yield words, control["solver"] == "richardson"
 
 
 def _verdicts(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
@@ -138,9 +150,8 @@ def _only(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     for law in LAWS:
         if model := models.get(law):
             r2 = {solver: _r2(model, solver) for solver in PAPER_SOLVERS}
-            best = max(r2, key=lambda solver: r2[solver])
-            rival = "" if best == "richardson" else f", {LABELS[best]} {r2[best]:.3f}"
-            yield f"{_law(model)}: R² {r2['richardson']:.3f}{rival}", best == "richardson"
+            words = ", ".join(f"{LABELS[solver]} {value:.2f}" for solver, value in r2.items())
+            yield f"{_law(model)}: {words}", [solver for solver in r2 if r2[solver] >= STRAIGHT] == ["richardson"]
 
 
 def _straight(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
@@ -152,12 +163,22 @@ def _straight(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
 def _similar(models: Found, _: Mapping[str, Data], names: Sequence[str] = LAWS) -> Iterator[Check]:
     for name in names:
         if model := models.get(name):
-            won, depth = model["won"]["richardson"], len(model["layers"]) - 1
-            yield f"{_law(model)}: {won} of {depth} layers", 2 * won > depth
+            depth = len(model["layers"]) - 1
+            yield f"{_law(model)}: {_won(model)} of {depth} layers", 2 * _won(model) > depth
 
 
 def _depth(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
     yield from _similar(models, data, ("sphere-24", "sphere-24-v2"))
+
+
+def _less(a: Data, b: Data, of: Callable[[Data], float], models: Found) -> bool | None:
+    """Whether `of` is smaller for a than for b; None where two seeds may differ as much."""
+    difference = of(b) - of(a)
+    return difference > 0 if abs(difference) > _by_chance(models, of) else None
+
+
+def _by_chance(models: Found, of: Callable[[Data], float]) -> float:
+    return by_chance([of(models[name]) for name in SEEDS if name in models])
 
 
 def _softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
@@ -168,48 +189,52 @@ def _softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     best = max(lowest, key=lambda solver: lowest[solver])
     yield f"straightest on all laws: {LABELS[best]}, R² {lowest[best]:.3f} or more", lowest[best] < STRAIGHT
     for law, model in without.items():
-        usual = models.get(twin(models, [f"linear-{law}"], law))
-        if usual:
+        if usual := models.get(twin(models, [f"linear-{law}"], law)):
             words = f"{_law(model)}: Richardson R² {_r2(model):.3f} without softmax, {_r2(usual):.3f} with"
-            yield words, _r2(model) < _r2(usual)
+            yield words, _less(model, usual, _r2, models)
 
 
 def _kernel(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     usual, other = models.get(twin(models, ["arccos1"])), models.get("arccos1")
     if usual and other:
-        ours, theirs = other["won"]["richardson"], usual["won"]["richardson"]
-        yield f"{ours} layers, {theirs} with the Gaussian kernel", ours < theirs
-        yield f"R² {_r2(other):.3f}, {_r2(usual):.3f} with the Gaussian kernel", _r2(other) < _r2(usual)
+        words = f"{_won(other)} layers, {_won(usual)} with the Gaussian kernel"
+        yield words, _less(other, usual, _won, models)
+        words = f"R² {_r2(other):.3f}, {_r2(usual):.3f} with the Gaussian kernel"
+        yield words, _less(other, usual, _r2, models)
+
+
+def _won(model: Data) -> int:
+    return model["won"]["richardson"]
 
 
 def _over_krr(model: Data) -> float:
-    return model["head_mse"][-1] / model["krr"][-1]
-
-
-def _reach(values: Sequence[float]) -> float:
-    return max(values) - min(values)
+    return model["over_krr"]
 
 
 def _heads(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     names = [name for name in ("heads-1", "heads-2", "heads-4") if name in models]
-    sizes = [models[name] for name in [*names, twin(models, names)] if name in models]
-    seeds = [models[name] for name in SEEDS if name in models]
-    if names and len(sizes) > 1 and len(seeds) > 1:
-        for what, of in (("error over exact KRR", _over_krr), ("R²", _r2)):
-            mine, chance = [of(model) for model in sizes], [of(model) for model in seeds]
-            words = f"{what} {min(mine):.2f} to {max(mine):.2f} ({min(chance):.2f} to {max(chance):.2f} over seeds)"
-            yield words, _reach(mine) <= _reach(chance)
+    usual = twin(models, names)
+    if not names or usual not in models:
+        return
+    for what, of in (("error over exact KRR", _over_krr), ("R²", _r2)):
+        values = ", ".join(f"{of(models[name]):.2f}" for name in [*names, usual])
+        chance = _by_chance(models, of)
+        differs = any(abs(of(models[name]) - of(models[usual])) > chance for name in names)
+        heads = ", ".join(name.removeprefix("heads-") for name in names)
+        yield f"{what} with {heads} and 8 heads: {values}", False if differs else None
 
 
 def _width(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     names = [name for name in ("width-32", "width-64", "width-128") if name in models]
-    usual = twin(models, names)
-    wide = "width-512" if "width-512" in models else usual
-    if names and wide in models:
-        narrow, widest = _over_krr(models[names[0]]), _over_krr(models[wide])
-        chance = _reach([_over_krr(models[name]) for name in SEEDS if name in models] or [0.0])
-        yield f"{narrow:.2f} times exact KRR at width {names[0].removeprefix('width-')}", narrow - widest > chance
-        yield f"{widest:.2f} times at width {wide.removeprefix('width-') if wide != usual else 256}", widest <= NEAR
+    there = [*names, *(name for name in (twin(models, names), "width-512") if name in models)]
+    if not names or len(there) < 2:
+        return
+    widths = ", ".join(name.removeprefix("width-") if name in names else "256" for name in there[: len(names) + 1])
+    widths += ", 512" if "width-512" in there else ""
+    ratios = [_over_krr(models[name]) for name in there]
+    words = f"times exact KRR at widths {widths}: {', '.join(f'{ratio:.2f}' for ratio in ratios)}"
+    yield words, _less(models[there[-1]], models[there[0]], _over_krr, models)
+    yield f"{ratios[-1]:.2f} times at the largest", ratios[-1] <= NEAR
 
 
 def _noise(data: Mapping[str, Data]) -> Iterator[tuple[str, float, float]]:
@@ -223,7 +248,7 @@ def _noise(data: Mapping[str, Data]) -> Iterator[tuple[str, float, float]]:
 def _encoded(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
     for law, encoded, best in _noise(data):
         nearer = max(encoded, 1 / encoded) < max(best, 1 / best)
-        yield f"{law}: {encoded:.2f} times the one, {best:.2f} times the other", nearer
+        yield f"{law}: {encoded:.2f} times that of the encoded ridge, {best:.2f} times that of the best", nearer
 
 
 def _early(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:

@@ -84,7 +84,8 @@ def summary(data: Data) -> tuple[list[str], list[list[str]]]:
         [TITLES[setting], *(format(law[key]["median"], digits) for key, digits in formats.items())]
         for setting, law in data.items()
     ]
-    return ["inputs: medians", "K + λI", "row-sum preconditioned", "1 / largest eigenvalue"], lines
+    header = ["inputs: medians", "condition number of K + λI", "with row sums", "1 / largest eigenvalue with row sums"]
+    return header, lines
 
 
 ARTEFACT = Artefact(

@@ -100,8 +100,9 @@ def artefact(setting: str) -> Artefact:
         caption=(
             "Mean squared error of the four solvers the paper compares with, against the number of steps, for "
             f"growing context length n; {TITLES[setting]} inputs, {EVALUATION_SEQUENCES} prompts. The dashed line is "
-            "exact kernel ridge regression at the longest context, which all four reach in the end: what differs is "
-            "how many steps it takes."
+            "exact kernel ridge regression at the longest context, which all four reach there in the end: what "
+            "differs is how many steps it takes. Each n predicts another point, so that with so few prompts a shorter "
+            "context may have the smaller error."
         ),
         config={"setting": setting, "sequences": EVALUATION_SEQUENCES, "budget": BUDGET},
         compute=lambda of: curves(of["setting"], of["sequences"], of["budget"]),

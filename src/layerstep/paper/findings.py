@@ -19,11 +19,13 @@ def findings(data: Mapping[str, Data], claims: Sequence[Claim] = ()) -> list[str
             f"Of {len(claims)} claims of the paper that are not numbers, {in_words(claims)}, in our models."
         )
     if "schemes" in data:
-        compact, paper = (data["schemes"]["schemes"][name] for name in ("compact", "paper"))
+        schemes = data["schemes"]["schemes"]
+        compact, exact, paper = (schemes[name] for name in ("compact", "exact-richardson", "paper"))
         sentences.append(
-            f"A transformer of {compact['depth']:,} blocks of width {compact['width']} is guaranteed to stay within "
-            f"{data['schemes']['error']:g} of exact kernel ridge regression in the paper's setting, without training; "
-            f"the paper's own network needs {paper['depth']:,} blocks for the same promise."
+            f"A transformer of {compact['depth']:,} blocks, with MLPs of {compact['width']} units, is guaranteed to "
+            f"stay within {data['schemes']['error']:g} of exact kernel ridge regression in the paper's setting, "
+            "without training; it takes Chebyshev steps. With the paper's Richardson steps it takes "
+            f"{exact['depth']:,} blocks, and the paper's own network needs {paper['depth']:,} for the same promise."
         )
     sentences += _on_steps(data)
     verdicts = data.get("verdicts", {})
@@ -50,7 +52,8 @@ def findings(data: Mapping[str, Data], claims: Sequence[Claim] = ()) -> list[str
         fooled = sum(2 * found["won"] > found["depth"] for found in others)
         sentences.append(
             f"Of {len(controls)} controls whose answer is known the same instrument names {right} rightly ({answers}). "
-            f"{len(others)} are not Richardson; the paper's metric calls most layers of {fooled} of these Richardson."
+            f"{len(others)} of them are not Richardson; the paper's metric calls most layers Richardson in {fooled} of "
+            "these."
         )
     return sentences
 

@@ -68,10 +68,20 @@ def predictions(name: str) -> Predictions:
 
 
 def identity(name: str) -> Data:
-    """What a model's numbers depend on: the run its folder holds, and its predictions."""
+    """What a model's numbers depend on: the run its folder holds, its predictions and the errors on its card."""
     run = RUNS[name]
     sha = hashlib.sha256((run.folder / FILE).read_bytes()).hexdigest()[:12]
-    return {"model": name, "run": read_json(run.folder / "config.json")["about"]["run"], "predictions": sha}
+    about = read_json(run.folder / "config.json")["about"]["run"]
+    return {"model": name, "run": about, "predictions": sha, "over_krr": _card(name)}
+
+
+def _card(name: str) -> float | None:
+    """Error at n = N over that of exact KRR as the model's card has it: noiseless targets, 2,048 prompts. None where
+    the card does not say; the list of runs tells what is wrong with it."""
+    try:
+        return float(read_json(RUNS[name].folder / "evaluation.json")["evaluation"]["ratio"])
+    except (FileError, KeyError, TypeError, ValueError):
+        return None
 
 
 def measure(name: str, folder: FilePath) -> Data:
@@ -82,15 +92,17 @@ def measure(name: str, folder: FilePath) -> Data:
 def compute(name: str) -> Data:
     run, found = RUNS[name], predictions(name)
     error = (found.head - evaluation_prompts(run.setting).target).square()[:, columns()]
+    layers = errors(found.layers, run.setting)
     inner = Path(found.layers.values[1:], found.layers.stages[1:], found.layers.label)
     return {
         "model": name,
         "setting": run.setting,
         "held": run.held.words,
         "trained_steps": run.held.steps,
-        **errors(found.layers, run.setting),
+        **layers,
         "head_mse": error.mean(0).tolist(),
         "head_standard_error": (error.std(0) / len(error) ** 0.5).tolist(),
+        "over_krr": _card(name) or float(error[:, -1].mean()) / layers["krr"][-1],
         **similarity(inner, run.setting),
     }
 

@@ -10,6 +10,7 @@ import torch
 from matplotlib.figure import Figure
 
 from layerstep.paper.artefact import Artefact, Data
+from layerstep.paper.predictions import NOISE_SEQUENCES
 from layerstep.paper.quoted import NOISE_TABLE, SIGMA_TEST, Row
 from layerstep.paper.settings import EVALUATION_SEQUENCES, SETTINGS, TITLES, evaluation_prompts
 from layerstep.paper.style import BLUE, INK, ORANGE, figure
@@ -132,7 +133,8 @@ ARTEFACT = Artefact(
         "Error of kernel ridge regression that keeps the ridge of the training noise (dotted) over that of the one "
         "that knows the noise in the prompt. Crosses are the paper's numbers; the band is where 95 % of evaluations on "
         f"{EVALUATION_SEQUENCES} prompts fall. The paper's text gives its Gaussian inputs an s.d. of 0.6; its column "
-        "of the table is closer to 1.0, so both are here."
+        "of the table is closer to 1.0, so both are here. "
+        f"Made from {SEQUENCES:,} prompts; figures with a trained model use the first {NOISE_SEQUENCES:,} of them."
     ),
     config={"sequences": SEQUENCES, "bootstrap": 2000, "seed": 1},
     compute=compute,

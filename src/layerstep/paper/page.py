@@ -25,7 +25,7 @@ from layerstep.paper.runs import protocol, total_minutes
 from layerstep.paper.settings import EVALUATION_SEQUENCES, TITLES
 from layerstep.training import Model
 
-OUTCOMES = ("reproduced", "not reproduced", "cannot be compared")
+OUTCOMES = ("reproduced", "within the spread of seeds", "not reproduced", "cannot be compared")
 
 
 @dataclass(frozen=True, kw_only=True)

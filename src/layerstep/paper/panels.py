@@ -76,6 +76,8 @@ def trajectory(
         low, high = (np.clip(edge, 0, found["steps"][-1]) for edge in (mean - sd, mean + sd))
         ax.fill_between(layers, low, high, color=color, alpha=0.12, linewidth=0)
     ax.plot(layers, mean, dash, color=color, marker="o", markersize=3.5, label=label)
+    cut = np.array(found["at_cap"]) > 0.1
+    ax.plot(layers[cut], mean[cut], "o", color=color, markerfacecolor="white", markersize=3.5)
     inside = layers[(layers >= model["range"][0]) & (layers <= model["range"][1])]
     line = Line2D(inside, found["intercept"] + found["slope"] * inside, color=color, linewidth=0.8)
     ax.add_artist(line)  # not `plot`: a line that leaves the range of steps does not widen it

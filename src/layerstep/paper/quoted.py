@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from math import inf, sqrt
+from statistics import stdev
 from typing import Any
 
 SIGMA_TEST = (1e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
@@ -58,12 +60,22 @@ PROTOCOL: dict[str, tuple[str, float]] = {
 }
 
 
+#: Student's t, 97.5 %, for 1 to 9 degrees of freedom.
+T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+
+def by_chance(seeds: Sequence[float]) -> float:
+    """t s √2: 95 % of the differences between two runs that differ in their seed alone are smaller; infinite where
+    no spread is known. `seeds` are the values of a number by seed."""
+    return T[min(len(seeds), len(T) + 1) - 2] * stdev(seeds) * sqrt(2) if len(seeds) > 1 else inf
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One line of the summary: the paper's number, ours, and its 95 % range, over prompts or over training seeds.
+    """One line of the summary: the paper's number, ours, and its 95 % range over draws of as many prompts as the
+    paper's.
 
-    Over prompts: where the number falls on the paper's 256 sequences. Over seeds: ours plus and minus the distance
-    between the largest and the smallest of a few seeds (of three normal draws that is 1.7 standard deviations).
+    runs: how far two training runs lie apart by chance, where several seeds say it.
     """
 
     quantity: str
@@ -74,26 +86,23 @@ class Row:
     high: float
     rounding: float = 0.0
     note: str = ""
-    spread: str = "prompts"
+    runs: float | None = None
     whole: bool = False  # a count, shown without decimals
 
-    def widened(self, seeds: Sequence[float]) -> Row:
-        """This line with the range over seeds where that is the wider; `seeds` are the number's values by seed."""
-        if len(seeds) < 2:
-            return replace(self, spread="prompts, one training seed")
-        reach = max(seeds) - min(seeds)
-        if 2 * reach <= self.high - self.low:
-            return replace(self, spread=f"prompts, wider than over {len(seeds)} seeds")
-        low, high = self.ours - reach, self.ours + reach
-        return replace(self, low=low, high=high, spread=f"{len(seeds)} seeds of the short schedule")
+    def beside(self, seeds: Sequence[float]) -> Row:
+        """This line with the spread over training seeds; `seeds` are the number's values by seed."""
+        return replace(self, runs=by_chance(seeds)) if len(seeds) > 1 else self
 
     @property
     def outcome(self) -> str:
-        """'reproduced' when the paper's value, to its rounding, lies in our 95 % range; else 'not reproduced'."""
+        """'reproduced' when the paper's value, to its rounding, lies in our range; 'within the spread of seeds' when
+        it does not and is no farther from ours than two runs are by chance; else 'not reproduced'."""
         if not self.low <= self.high:  # NaN: no spread is known
             return "cannot be compared"
-        inside = self.low - self.rounding <= self.paper <= self.high + self.rounding
-        return "reproduced" if inside else "not reproduced"
+        if self.low - self.rounding <= self.paper <= self.high + self.rounding:
+            return "reproduced"
+        chance = self.runs is not None and abs(self.paper - self.ours) <= self.runs + self.rounding
+        return "within the spread of seeds" if chance else "not reproduced"
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "outcome": self.outcome}

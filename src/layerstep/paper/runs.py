@@ -110,7 +110,7 @@ class PaperRun:
             rest = sorted(differs - {"steps", "lr"})
             words += [f"preset {preset}"] if preset else [f"{name} = {there[name]:g}" for name in rest]
             return Held(state="other schedule", words=", ".join(words), steps=found.steps)
-        words = f"as listed, {found.steps:,} steps" if self.ours else "as in the paper"
+        words = f"{found.steps:,} steps, {'as listed' if self.ours else 'as in the paper'}"
         return Held(state="as listed", words=words, steps=found.steps)
 
     def _without_model(self) -> Held:

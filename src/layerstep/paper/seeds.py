@@ -7,9 +7,10 @@ from matplotlib.figure import Figure
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.convergence import error_axis
 from layerstep.paper.panels import LABELS, r2_words, trajectory
+from layerstep.paper.quoted import by_chance
 from layerstep.paper.runs import SEEDS
 from layerstep.paper.settings import TITLES
-from layerstep.paper.style import GREEN, SEED_COLORS, figure
+from layerstep.paper.style import INK, SEED_COLORS, figure
 from layerstep.paper.trained import Found, of_models, steps_caption, table_steps
 from layerstep.solvers import PAPER_SOLVERS
 
@@ -26,10 +27,10 @@ def seeds(found: Found) -> Artefact | None:
         title="The same training, other random seeds (ours)",
         caption=lambda models: (
             "Models on the sphere that differ in the seed of their first weights and prompts only. What moves between "
-            "them says how much of a single run's number is chance: where this range is wider than the one over "
-            "prompts, it is the one used in the table of numbers. The table: R² of the best-matching steps of each "
-            "solver, layers where Richardson is most similar, and the error with 40 examples over that of exact KRR. "
-            + steps_caption(models)
+            "them says how much of a single run's number is chance; the last line is by how much two runs differ by "
+            "chance (95 %, from Student's t), and the table of numbers uses it. The table: R² of the best-matching "
+            "steps of each solver, layers where Richardson is most similar, and the error with 40 examples over that "
+            "of exact KRR. " + steps_caption(models)
         ),
         draw=draw_seeds,
         table=table_steps,
@@ -40,11 +41,11 @@ def seeds(found: Found) -> Artefact | None:
 def draw_seeds(data: Data) -> Figure:
     with figure(10.5, 3.3) as fig:
         left, right = fig.subplots(1, 2)
-        for color, (name, model) in zip(SEED_COLORS, data.items(), strict=False):
-            left.plot(model["layers"], model["layer_mse"][-1], color=color, marker="o", markersize=3, label=name)
+        for color, dash, (name, model) in zip(SEED_COLORS, ("-", "--", "-."), data.items(), strict=False):
+            left.plot(model["layers"], model["layer_mse"][-1], dash, color=color, marker="o", markersize=3, label=name)
             words = f"{name}, R² = {r2_words(model['solvers']['richardson']['r2'])}"
-            trajectory(right, model, "richardson", label=words, color=color, dash="-")
-        left.axhline(next(iter(data.values()))["krr"][-1], color=GREEN, linestyle="--", label="exact KRR")
+            trajectory(right, model, "richardson", label=words, color=color, dash=dash)
+        left.axhline(next(iter(data.values()))["krr"][-1], color=INK, linestyle=":", label="exact KRR")
         left.set(xlabel="layer")
         error_axis(left)
         left.legend()
@@ -56,16 +57,15 @@ def draw_seeds(data: Data) -> Figure:
 def summary_seeds(data: Data) -> tuple[list[str], list[list[str]]]:
     def numbers(model: Data) -> dict[str, float]:
         r2 = {LABELS[solver]: model["solvers"][solver]["r2"] for solver in PAPER_SOLVERS}
-        return {**r2, "won": model["won"]["richardson"], "ratio": model["head_mse"][-1] / model["krr"][-1]}
+        return {**r2, "won": model["won"]["richardson"], "ratio": model["over_krr"]}
 
     found = {name: numbers(model) for name, model in data.items()}
-    found["largest - smallest"] = {
-        key: max(each[key] for each in found.values()) - min(each[key] for each in found.values())
-        for key in next(iter(found.values()))
-    }
+    keys = list(next(iter(found.values())))
     lines = [
-        [name, *(f"{each[key]:.3f}" if key != "won" else f"{each[key]:.0f}" for key in each)]
+        [name, *(f"{each[key]:.3f}" if key != "won" else f"{each[key]:.0f}" for key in keys)]
         for name, each in found.items()
     ]
+    chance = [by_chance([each[key] for each in found.values()]) for key in keys]
+    lines.append(["two runs differ by up to", *(f"{value:.3f}" for value in chance)])
     names = [f"R², {LABELS[solver]}" for solver in PAPER_SOLVERS]
     return ["model", *names, "layers most like Richardson", "error / KRR"], lines

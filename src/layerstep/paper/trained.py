@@ -110,9 +110,10 @@ def table_errors(data: Data) -> tuple[list[str], list[list[Any]]]:
 
 SIME_CAPTION = (
     "For every layer and every step of a solver: how alike the errors of the two are (SimE, the mean cosine between "
-    f"them over {EVALUATION_SEQUENCES} prompts, 1 is the same). Squares mark the most similar step of each layer. A "
-    "model that takes solver steps gives a rising diagonal. High values are no evidence by themselves: all good "
-    "predictors share most of their error."
+    f"them over {EVALUATION_SEQUENCES} prompts, 1 is the same). Squares mark the most similar step of each layer. "
+    "Steps are on a logarithmic scale: layers that take one and the same number of steps rise ever more slowly on it, "
+    "and a straight diagonal is a number of steps that multiplies from layer to layer. High values are no evidence by "
+    "themselves: all good predictors share most of their error."
 )
 
 
@@ -190,7 +191,8 @@ STEPS_CAPTION = (
     "The step most similar to each layer, mean over {prompts} prompts (band: one standard deviation), within the "
     "paper's budget ({budget} steps, {cg} for conjugate gradients), and the straight line through layers {first} to "
     "{last}. R² is how straight (in brackets: its 95 % range over prompts): 1 means that every layer takes the same "
-    "number of steps."
+    "number of steps. Hollow: for more than a tenth of the prompts it is the last step of the budget, so that the mean "
+    "is too small."
 )
 
 
@@ -257,7 +259,7 @@ def summary_steps(data: Data) -> tuple[list[str], list[list[str]]]:
 
 
 def rows_steps(data: Data) -> list[Row]:
-    """The paper's R² and layers won beside ours, with the wider of the ranges over prompts and over seeds."""
+    """The paper's R² and layers won beside ours, with their range over prompts and their spread over seeds."""
     name = data["model"]
     model, spread = data["models"][name], data["seeds"].values()
     richardson, setting = model["solvers"]["richardson"], TITLES[model["setting"]]
@@ -273,7 +275,7 @@ def rows_steps(data: Data) -> list[Row]:
                 high=richardson["r2_high"],
                 rounding=0.0005,
                 note=model["held"],
-            ).widened([seed["r2"] for seed in spread])
+            ).beside([seed["r2"] for seed in spread])
         )
     if name in LAYERS_WON:
         rows.append(
@@ -286,7 +288,7 @@ def rows_steps(data: Data) -> list[Row]:
                 high=model["won_high"],
                 note=model["held"],
                 whole=True,
-            ).widened([seed["won"] for seed in spread])
+            ).beside([seed["won"] for seed in spread])
         )
     return rows
 

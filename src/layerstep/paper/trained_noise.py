@@ -49,7 +49,7 @@ def compute(of: Data) -> Data:
 
 
 def rows(data: Data) -> list[Row]:
-    """The transformer's column of the noise table beside ours, with the wider of the ranges over prompts and seeds."""
+    """The transformer's column of the noise table beside ours, with range over prompts and spread over seeds."""
     found = []
     for name, law in data["laws"].items():
         column, setting = NOISE_TABLE[COLUMNS[name]]["TF"], TITLES[RUNS[name].setting]
@@ -67,7 +67,7 @@ def rows(data: Data) -> list[Row]:
 def _row(law: Data, key: str, level: int, seeds: list[Data], **words: Any) -> Row:
     value, low, high = (law[key][part][level] for part in ("value", "low", "high"))
     row = Row(ours=value, low=low, high=high, rounding=0.005, **words)
-    return row.widened([seed[key][level] for seed in seeds])
+    return row.beside([seed[key][level] for seed in seeds])
 
 
 def draw(data: Data) -> Figure:
@@ -76,8 +76,10 @@ def draw(data: Data) -> Figure:
     with figure(10.5, 5.6) as fig:
         halves: Any = fig.subfigures(2, 1, height_ratios=(1, 1.25))
         above, below = halves
-        for ax, level in zip(above.subplots(1, len(SNAPSHOTS)), SNAPSHOTS, strict=True):
+        panels = above.subplots(1, len(SNAPSHOTS))
+        for ax, level in zip(panels, SNAPSHOTS, strict=True):
             _snapshot(ax, laws, sigma.index(level), level)
+        panels[0].set_ylabel("error / Bayes-optimal error")
         axes = below.subplots(1, len(laws), sharey=True, squeeze=False)[0]
         for ax, (name, law) in zip(axes, laws.items(), strict=True):
             for key, label, color, dash in SHOWN:

@@ -228,7 +228,8 @@ def artefact(judged: Mapping[str, Data]) -> Artefact:
         caption=(
             "For every model the table shows what the paper's similarity metric says, and what the instrument says. U "
             "is the fraction of the layers' distance to exact kernel ridge regression that the nearest class leaves "
-            "unexplained, V the part of it that has a pattern, the margin how much farther every other class is. A "
+            "unexplained, V the part of it that has a pattern, the margin how much farther every other class is in 99 "
+            "of 100 resamples of the prompts (below 0: another class is nearer in some). A "
             f"class is named only if V is at most {rule['v_limit']:g}, U at most {rule['u_limit']:g} and the margin at "
             f"least {rule['margin_limit']:g}. The figure shows U for every layer and every family, a class's members "
             "(dark: little is left)."

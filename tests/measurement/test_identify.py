@@ -271,3 +271,5 @@ def test_a_verdict_is_text_json_and_a_figure(prompts, instrument, tmp_path):
     assert "candidates" not in loaded["overall"]["fits"][0]
     verdict.figure(str(tmp_path / "verdict.png"))
     assert (tmp_path / "verdict.png").stat().st_size > 10_000
+    with pytest.raises(ls.InputError, match=r"suffix of file = 'txt': must be one of .*png"):
+        verdict.figure(str(tmp_path / "verdict.txt"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from layerstep.errors import require_choice
 from layerstep.files import write_aside
 from layerstep.measurement.verdict import Verdict
 from layerstep.measurement.words import headline, one_per_class, span
@@ -16,6 +17,8 @@ def draw(verdict: Verdict, file: str | os.PathLike | None = None):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 7.6), layout="constrained")
+    suffix = os.path.splitext(os.fspath(file or ""))[1].lstrip(".") or "png"
+    require_choice("suffix of file", suffix, figure.canvas.get_supported_filetypes())
     ranking, unexplained, structured, steps = figure.subplots(2, 2).flat
     overall, table = verdict.overall, verdict.table
     assert table is not None
@@ -63,6 +66,5 @@ def draw(verdict: Verdict, file: str | os.PathLike | None = None):
     )
     if file is not None:
         with write_aside(file) as aside:
-            suffix = os.path.splitext(os.fspath(file))[1].lstrip(".") or "png"
             figure.savefig(aside, format=suffix, dpi=120)
     return figure

@@ -62,7 +62,7 @@ function lineChart(holder, {series, line, stops, at, xLog, xLabel, yLabel, onMov
   element("text", {transform: `translate(14 ${H / 2}) rotate(-90)`, "text-anchor": "middle"}, svg, yLabel);
   if (line) {
     element("line", {x1: left, x2: W - right, y1: py(line.y), y2: py(line.y), class: "axis", "stroke-dasharray": "5 4"}, svg);
-    element("text", {x: left + 6, y: py(line.y) - 5}, svg, line.label);
+    element("text", {x: left + 6, y: py(line.y) + 14}, svg, line.label);  // below: curves end above it
   }
   for (const s of series) {
     const points = s.x.map((x, i) => `${px(x).toFixed(1)},${py(s.y[i]).toFixed(1)}`).join(" ");

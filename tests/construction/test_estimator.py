@@ -72,3 +72,11 @@ def test_it_takes_part_in_pipelines_and_searches():
     ).fit(X, y)
     assert search.best_params_ == {"transformerkrr__lam": 0.1}
     assert search.score(X_new, y_new) > 0.5
+
+
+@pytest.mark.parametrize("unit", [2.0**-700, 2.0**700])
+def test_the_unit_of_the_inputs_changes_nothing(unit):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((12, 3)), rng.standard_normal(12)
+    here, there = (TransformerKRR(error=0.1).fit(scale * X, y).predict(scale * X) for scale in (1.0, unit))
+    np.testing.assert_array_equal(there, here)

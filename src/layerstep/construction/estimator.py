@@ -31,8 +31,11 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
     def fit(self, X, y) -> TransformerKRR:
         X, y = map(np.asarray, validate_data(self, X, y, y_numeric=True, dtype=np.float64))
         d = X.shape[1]
-        # The deviation of a constant 0.1 is 1e-17, by rounding: a constant is known by its range.
-        spread = np.where(np.ptp(X, axis=0) > 0, X.std(axis=0), 1.0)
+        # The deviation of a constant 0.1 is 1e-17, by rounding: a constant is known by its range. In units of a power
+        # of two near that, which changes no digit, squares of deviations neither vanish nor overflow.
+        extent = np.ptp(X, axis=0)
+        unit = np.ldexp(1.0, np.frexp(extent)[1])
+        spread = np.where(extent > 0, unit * (X / unit).std(axis=0), 1.0)
         self.x_mean_ = X.mean(axis=0) if self.scale else np.zeros(d)
         self.x_scale_ = spread * math.sqrt(d) if self.scale else np.ones(d)
         self.y_mean_ = float(y.mean())

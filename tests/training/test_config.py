@@ -69,7 +69,7 @@ def test_scalars_are_changed_wherever_they_live():
         (lambda: Run(precision="half"), "precision = 'half': must be one of bfloat16"),
         (lambda: Run(task=Task(d=1, sigma=1e-4)), r"sigma = 0.0001: must be at least 0.0044 .* or precision = float64"),
         (lambda: Run(task=Task(kernel="arccos1", v=0.01, sigma=0.1)), r"sigma = 0.1: must be at least 0.44"),
-        (lambda: Run(task=Task(kernel="arccos1", inputs="gaussian", input_std=100.0, d=1)), "sigma = 0.05: must be at"),
+        (lambda: Run(task=Task(kernel="arccos1", inputs="gaussian", input_std=1e2, d=1)), "must be at least 0.44"),
         (lambda: Run(task=Task(sigma=1e-8), precision="float64"), r"at least 1.9e-07 .* Use a larger sigma\."),
         (lambda: Run.from_dict({"learning_rate": 1}), "run keys = learning_rate: must be among task, model"),
         (lambda: Run.from_dict({"model": {"depth": 1}}), "model keys = depth"),

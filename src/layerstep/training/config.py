@@ -96,13 +96,14 @@ class Run:
         self._require_noise()
 
     def _require_noise(self) -> None:
-        """sigma² >= 4 (N+1) eps max K(x, x): less is lost in K, whose factor makes the labels.
+        """sigma² >= 4 (N+1) eps E K(x, x): less is lost in K, whose factor makes the labels.
 
-        Rounding moves the eigenvalues of K by a fraction of (N+1) eps max K(x, x), so the smallest stays above 0.
+        Rounding moves the eigenvalues of K by a fraction of eps trace K = (N+1) eps E K(x, x), so the smallest stays
+        above 0.
         """
         task, dtype = self.task, self.dtype
         x = task.law(normals(0, 0, 0, (256, 1, task.d)))
-        least = math.sqrt(4 * (task.N + 1) * torch.finfo(dtype).eps * float(task.gram(x, x).max()))
+        least = math.sqrt(4 * (task.N + 1) * torch.finfo(dtype).eps * float(task.gram(x, x).mean()))
         require(
             task.sigma >= least,
             "sigma",

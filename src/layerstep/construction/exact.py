@@ -70,7 +70,8 @@ class Exact(SinkScheme):
         steps = linear_steps(self.stream, {"beta": 1.0, "p": 1.0}, step_a[1:], step_b[1:])
         first = _before(first_step(self.stream, "beta", step_a[0]), read_y)
         readout = sink_readout(self.stream, self.v, self.a)
-        return Blocks([first, *(_before(mlp, read_w) for mlp in steps)], [readout])
+        rest = {mlp: _before(mlp, read_w) for mlp in set(steps)}  # equal steps are one block
+        return Blocks([first, *(rest[mlp] for mlp in steps)], [readout])
 
     def _reads(self, source: str, target: str, factor_A: float, factor_B: float) -> list[Attention]:
         """target += factor_A A[source] + factor_B B[source]: one attention of two heads, or two of one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -142,12 +143,13 @@ def depth_and_sink(
 
 def tally(blocks: Blocks) -> dict[str, int]:
     """Depth, width, heads and parameters of a network, counted."""
-    every = blocks.all()
-    weights = [weight for block in every for weight in block.parameters()]
+    every = Counter(blocks.all())
+    weights = {block: list(block.parameters()) for block in every}
+    sizes = {block: sum(weight.numel() for weight in own) for block, own in weights.items()}
     return {
-        "depth": len(every),
+        "depth": every.total(),
         "width": max((block.mlp.width for block in every if block.mlp is not None), default=0),
         "heads": max((len(block.attention.masks) for block in every if block.attention is not None), default=0),
-        "parameters": sum(weight.numel() for weight in weights),
-        "stored": sum({id(weight): weight.numel() for weight in weights}.values()),
+        "parameters": sum(sizes[block] * times for block, times in every.items()),
+        "stored": sum({weight: weight.numel() for own in weights.values() for weight in own}.values()),
     }

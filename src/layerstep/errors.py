@@ -25,10 +25,10 @@ def require(ok: bool, argument: str, value: object, allowed: str, remedy: str = 
         raise InputError(f"{argument} = {value}: must be {allowed}." + (f" {remedy}" if remedy else ""))
 
 
-def require_choice(argument: str, value: object, choices) -> None:
+def require_choice(argument: str, value: object, choices, remedy: str = "") -> None:
     """Raise InputError unless `value` is one of `choices`."""
     names = ", ".join(map(str, choices))
-    require(value in list(choices), argument, repr(value), f"one of {names}")
+    require(value in list(choices), argument, repr(value), f"one of {names}", remedy)
 
 
 def require_positive(**values: Any) -> None:

@@ -92,7 +92,12 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["identify", "ridge", "--sequences", "0"], "sequences = 0"),
         (["identify", "ridge", "--probe-prompts", "0"], "probe_prompts = 0"),
         (["identify", "ridge", "--figure", "/proc/no/a.png"], "cannot write /proc/no/a.png"),
-        (["train"], "--out"),
+        (["identify", "ridge", "--sequences", "63"], "sequences = 63: must be an integer of at least 64"),
+        (["identify"], "MODEL is missing: folder of a trained model"),
+        (["train"], "--out is missing: the folder for weights"),
+        (["train", "tiny", "--out", "x", "--steps", "5"], "--set NAME=VALUE"),
+        (["construct", "--scheme", "spline"], "--scheme = 'spline': must be one of compact, exact, paper."),
+        (["solve", "--kernel", "laplace"], "In Python, ls.KERNELS takes a kernel of your own."),
         (["bench", "--which", "nothing"], "--which = 'nothing': must be one of all"),
     ],
 )
@@ -101,6 +106,14 @@ def test_a_mistake_is_one_line_and_status_2(arguments, words, capsys):
     error = capsys.readouterr().err
     assert words in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_a_folder_of_models_names_them(tmp_path, capsys):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+    assert main(["identify", str(tmp_path)]) == 2
+    assert "holds models and is none. Choose one of one, two." in capsys.readouterr().err
 
 
 def command(arguments, **options):

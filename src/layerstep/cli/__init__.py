@@ -58,7 +58,10 @@ def _parse(verb: str, arguments: list[str]) -> Callable[[], None]:
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise InputError(f"{_sentence(said.getvalue())} See layerstep {verb} --help.") from None
+        sentence = _sentence(said.getvalue())
+        if verb == "train" and sentence.startswith("Unrecognized"):
+            sentence += " Numbers of a run are changed with --set NAME=VALUE."
+        raise InputError(f"{sentence} See layerstep {verb} --help.") from None
 
 
 def _sentence(box: str) -> str:
@@ -74,6 +77,12 @@ def _sentence(box: str) -> str:
     if wrong := re.match(r"Error parsing (\S+): .*(int|float)\W.*'(.*)'", sentence):
         option, kind, value = wrong.groups()
         sentence = f"{option} = {value!r}: must be {KINDS[kind]}"
+    elif wrong := re.match(r"invalid choice '(.*)' for argument '(\S+)'. Expected one of \((.*)\)", sentence):
+        value, option, choices = wrong.groups()
+        sentence = f"{option} = {value!r}: must be one of " + choices.replace("'", "")
+    elif wrong := re.match(r"Missing from .*?: (?:(--\S+) )?(\S+) (.*?)\.? \(required\)", sentence):
+        option, kind, what = wrong.groups()
+        sentence = f"{option or kind} is missing: {what}"
     for meant in (re.match(r"Perhaps you meant: .*?(--[\w-]+)", paragraph) for paragraph in more):
         sentence += f". Perhaps you meant {meant[1]}" if meant else ""
     return f"{sentence.rstrip('.')}."

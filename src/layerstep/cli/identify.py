@@ -13,7 +13,7 @@ from layerstep.cli.task import Flat, TaskOptions
 
 
 def run(
-    model: Annotated[str, tyro.conf.Positional],
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     probes: Path | None = None,
     probe_prompts: int = 38_400,
     sequences: int = 256,
@@ -45,9 +45,11 @@ def run(
     from layerstep.errors import require_choice, require_count
     from layerstep.files import require_writable
     from layerstep.measurement import identify
+    from layerstep.measurement.identify import FEWEST
     from layerstep.tasks import sample
 
-    require_count(sequences=sequences, probe_prompts=probe_prompts)
+    require_count(probe_prompts=probe_prompts)
+    require_count(FEWEST, sequences=sequences)
     if figure is not None:
         require_choice("--figure suffix", figure.suffix, [".png", ".svg", ".pdf"])
         require_writable(figure)
@@ -109,11 +111,16 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
 
 def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: str, options: TaskOptions, show):
     from layerstep.cli.probe import made_for
+    from layerstep.errors import InputError
     from layerstep.files import require_writable
     from layerstep.measurement import Probes, probe
     from layerstep.tasks import sample
     from layerstep.training import GPT
 
+    if not (folder / "config.json").exists() and (
+        inside := sorted(f.parent.name for f in folder.glob("*/config.json"))
+    ):
+        raise InputError(f"model = '{folder}': holds models and is none. Choose one of {', '.join(inside)}.")
     gpt = GPT.from_pretrained(folder, device=device)
     task = options.task(made_for(folder, gpt), str(folder))
     place = file or folder / "probes.safetensors"

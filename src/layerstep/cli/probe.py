@@ -12,7 +12,7 @@ from layerstep.cli.task import Flat
 
 
 def run(
-    model: Annotated[Path, tyro.conf.Positional],
+    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     prompts: int = 38_400,
     batch: int = 64,
     seed: int = 0,

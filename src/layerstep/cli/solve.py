@@ -107,7 +107,7 @@ def _draw(file: Path, shown, errors, krr: float, N: int) -> None:
         for i, (name, error) in enumerate(errors.items()):
             ax.plot(shown, error[:, -1], marker="osd^vPX"[i % 7], markersize=4, label=SOLVERS[name].label)
         ax.axhline(krr, color=INK, linestyle="--", linewidth=1, label="exact KRR")
-        ax.set(xscale="symlog", yscale="log", xlabel="step", ylabel=f"mean squared error, n = {N}")
+        ax.set(xscale="symlog", yscale="log", xlabel="step", ylabel=f"mean squared error, n = {N}", xlim=(0, None))
         ax.legend()
     with write_aside(file) as aside:
         fig.savefig(aside, format=file.suffix[1:], dpi=160)

@@ -30,8 +30,8 @@ class Task:
     input_std: float = 0.6
 
     def __post_init__(self) -> None:
-        require_choice("inputs", self.inputs, INPUTS)
-        require_choice("kernel", self.kernel, KERNELS)
+        require_choice("inputs", self.inputs, INPUTS, "In Python, ls.INPUTS takes a law of your own.")
+        require_choice("kernel", self.kernel, KERNELS, "In Python, ls.KERNELS takes a kernel of your own.")
         require_count(d=self.d, N=self.N)
         require_square(v=self.v, sigma=self.sigma, input_std=self.input_std)
         # NumPy's numbers are welcome, but a task goes into JSON files.

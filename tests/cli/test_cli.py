@@ -214,5 +214,5 @@ def test_a_verdict_says_on_how_many_prompts_its_probes_were_fitted(tmp_path, cap
 
     GPT(Model(layers=1, heads=1, width=4), d=1, N=3).initialise(0).save_pretrained(tmp_path)
     assert main(["probe", str(tmp_path), "--prompts", "1024"]) == 0
-    assert main(["identify", str(tmp_path), "--sequences", "8"]) == 0
+    assert main(["identify", str(tmp_path), "--sequences", "64"]) == 0
     assert f"probes: {tmp_path / 'probes.safetensors'}, fitted on 1,024 prompts" in capsys.readouterr().out

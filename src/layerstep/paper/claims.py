@@ -47,7 +47,7 @@ PLURAL = {
     "holds in part": "hold in part",
     "does not hold": "do not hold",
     "cannot be told": "cannot be told",
-    "not tested": "are not tested",
+    "not tested": "not tested",
 }
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from layerstep.paper import ablations, beside, capacity, measured, runs, seeds, trained
+from layerstep.paper.findings import findings
 from layerstep.paper.runs import RUNS
 
 ARMS = {
@@ -62,7 +63,7 @@ def test_a_figure_is_made_from_the_models_that_are_here(everything, arm):
         assert all(isinstance(cell, str) for line in lines for cell in line)
 
 
-@pytest.mark.parametrize("arm", ["attention", "width", "laws"])
+@pytest.mark.parametrize("arm", ["attention", "width", "laws", "seeds", "kernel", "steps"])
 def test_a_useless_model_is_drawn_and_has_no_r2(everything, arm):
     make, names, _ = ARMS[arm]
     found = {name: copy.deepcopy(everything[name]) for name in names}
@@ -77,7 +78,13 @@ def test_a_useless_model_is_drawn_and_has_no_r2(everything, arm):
     assert artefact.summary is not None
     data = artefact.compute(artefact.config)
     artefact.draw(data).savefig(io.BytesIO())
-    assert any("none" in line for line in artefact.summary(data)[1])
+    lines = artefact.summary(data)[1]
+    assert any("none" in line for line in lines)
+    assert not any("nan" in cell or "inf" in cell for line in lines for cell in line)
+    assert {row.outcome for row in artefact.rows(data) if np.isnan(row.ours)} <= {"cannot be compared"}
+    words = " ".join(findings({"steps-sphere": data} if arm == "steps" else {}))
+    assert "nan" not in words
+    assert ("R² = none" in words) == (arm == "steps")
 
 
 @pytest.mark.parametrize("arm", [arm for arm in ARMS if arm not in ("steps", "errors")])

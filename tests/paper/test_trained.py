@@ -54,6 +54,17 @@ def test_errors_by_layer_are_those_of_the_planted_solver(planted):
     assert planted["uniform"]["krr"][-1] == pytest.approx(float(krr), abs=1e-12)
 
 
+def test_without_its_card_a_model_has_the_error_the_card_would_have(models, plant):
+    folder = plant("sphere")
+    whole = Predictions.load(folder)
+    silent = {"layers": whole.layers, "head": whole.head, "noise": torch.zeros_like(whole.noise), "facts": whole.facts}
+    Predictions(**silent).save(folder)
+    prompts = evaluation_prompts("sphere", predictions.NOISE_SEQUENCES)
+    truth = prompts.noiseless_target[:, -1]
+    krr = (ls.exact(prompts, ls.Task())[:, -1] - truth).square().mean()
+    assert measured.compute("sphere")["over_krr"] == pytest.approx(float(truth.square().mean() / krr), rel=1e-9)
+
+
 def test_the_quoted_numbers_say_how_the_model_was_trained_and_what_the_range_is_over(planted):
     artefact = trained.steps(planted, "sphere", "Figure 2b")
     rows = {row.where: row for row in artefact.rows(artefact.compute(artefact.config))}
@@ -81,7 +92,7 @@ def test_chance_is_what_student_says():
     seeds = [0.7, 0.8, 1.0]
     expected = stats.t.ppf(0.975, 2) * np.std(seeds, ddof=1) * np.sqrt(2)
     assert by_chance(seeds) == pytest.approx(expected, rel=1e-3)
-    assert by_chance([1.0]) == np.inf
+    assert by_chance([1.0]) == by_chance([1.0, np.nan]) == np.inf
     assert by_chance([float(i) for i in range(30)]) > 0  # more seeds than the table has
 
 
@@ -91,6 +102,7 @@ def test_chance_is_what_student_says():
         (1.05, [], "reproduced"),
         (1.2, [], "not reproduced"),
         (1.2, [1.0], "not reproduced"),
+        (1.2, [1.0, np.nan], "not reproduced"),
         (1.2, [1.0, 1.01, 1.02], "not reproduced"),
         (1.2, [0.95, 1.0, 1.05], "within the spread of seeds"),
         (1.05, [0.95, 1.0, 1.05], "reproduced"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,13 @@ def summary_kernel(data: Data) -> tuple[list[str], list[list[str]]]:
     for name, model in data.items():
         quoted = "arccos1" if name == "arccos1" else "sphere"
         r2, won = model["solvers"]["richardson"]["r2"], model["won"]
-        line = [name, f"{won['richardson']}", f"{LAYERS_WON[quoted]}", f"{r2:.4f}", f"{BEST_STEP_R2[quoted]:.4f}"]
+        line = [
+            name,
+            f"{won['richardson']}",
+            f"{LAYERS_WON[quoted]}",
+            "none" if isnan(r2) else f"{r2:.4f}",
+            f"{BEST_STEP_R2[quoted]:.4f}",
+        ]
         lines.append([*line, ", ".join(f"{LABELS[solver]} {count}" for solver, count in won.items())])
     header = ["model", "layers most like Richardson, ours", "paper", "R², ours", "paper", "layers most like each"]
     return header, lines

@@ -91,11 +91,14 @@ def draw_capacity(data: Data) -> Figure:
         left.set(ylabel="error over exact KRR, n = 40", ylim=(0.95, None))
         left.legend()
         r2 = [model["solvers"]["richardson"] for model in models]
-        value = np.array([_r2(model) for model in models])
+        value = np.array([found["r2"] for found in r2])
         reach = [value - [found["r2_low"] for found in r2], [found["r2_high"] for found in r2] - value]
         right.errorbar(sizes, value, np.maximum(reach, 0), color=ORANGE, marker="s", capsize=2)
         right.set(ylabel="R² of best Richardson step", ylim=(np.nanmin([0.6, *value]) - 0.1, 1.02))
-        for ax, of in ((left, lambda model: model["over_krr"]), (right, _r2)):
+        for ax, of in (
+            (left, lambda model: model["over_krr"]),
+            (right, lambda model: model["solvers"]["richardson"]["r2"]),
+        ):
             default = next((int(size) for size, run in data["sizes"].items() if run in SEEDS), None)
             for model in data["seeds"].values():
                 ax.plot(default, of(model), "o", color=INK, markerfacecolor="none", markersize=5, zorder=3)
@@ -103,10 +106,6 @@ def draw_capacity(data: Data) -> Figure:
             ax.set_xticks(sizes, [str(size) for size in sizes])
             ax.minorticks_off()
     return fig
-
-
-def _r2(model: Data) -> float:
-    return model["solvers"]["richardson"]["r2"]
 
 
 def table_capacity(data: Data) -> tuple[list[str], list[list[Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isfinite, isnan
 
 from layerstep.paper.artefact import Data
 from layerstep.paper.capacity import twin
@@ -95,11 +95,12 @@ def _r2(model: Data, solver: str = "richardson") -> float:
 
 
 def _law(model: Data) -> str:
-    return _title(model["setting"], model["trained_steps"])
+    return TITLES[model["setting"]] + _length(model["trained_steps"])
 
 
-def _title(law: str, steps: int) -> str:
-    return TITLES[law] + (f" ({steps:,} steps)" if steps < PROTOCOL["steps"][1] else "")
+def _length(steps: int) -> str:
+    """How long a model was trained, where that is shorter than in the paper."""
+    return f" ({steps:,} steps)" if steps < PROTOCOL["steps"][1] else ""
 
 
 def _construction(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
@@ -122,7 +123,7 @@ def _verdicts(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
     for law in LAWS:
         if found := data.get("verdicts", {}).get(law):
             left = "" if found["U"] is None else f", {found['U']:.0%} unexplained"
-            yield f"{_title(law, found['steps'])}: {found['headline']}{left}", found["solver"] == "richardson"
+            yield f"{TITLES[law]}{_length(found['steps'])}: {found['headline']}{left}", found["solver"] == "richardson"
 
 
 def _curves(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
@@ -131,10 +132,9 @@ def _curves(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
             floor, layers = models[law]["layer_mse"][-1][-1], len(models[law]["layers"]) - 1
             solvers = data[f"trained-{law}"]["curves"]["solvers"]
             first = {name: _first_below(solvers[name], floor) for name in PAPER_SOLVERS}
-            reached = {name: step is not None for name, step in first.items()}
             words = ", ".join(f"{LABELS[name]} {_after(first[name], solvers[name])}" for name in PAPER_SOLVERS)
-            as_claimed = (first["cg"] or layers) < layers and not (reached["gd"] or reached["nesterov"])
-            yield f"{_law(models[law])}: {words}", as_claimed
+            early = first["cg"] is not None and first["cg"] < layers
+            yield f"{_law(models[law])}: {words}", early and first["gd"] is None and first["nesterov"] is None
 
 
 def _first_below(solver: Data, floor: float) -> int | None:
@@ -150,7 +150,7 @@ def _only(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     for law in LAWS:
         if model := models.get(law):
             r2 = {solver: _r2(model, solver) for solver in PAPER_SOLVERS}
-            words = ", ".join(f"{LABELS[solver]} {value:.2f}" for solver, value in r2.items())
+            words = ", ".join(f"{LABELS[solver]} {value:.3f}" for solver, value in r2.items())
             yield f"{_law(model)}: {words}", [solver for solver in r2 if r2[solver] >= STRAIGHT] == ["richardson"]
 
 
@@ -171,14 +171,30 @@ def _depth(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
     yield from _similar(models, data, ("sphere-24", "sphere-24-v2"))
 
 
-def _less(a: Data, b: Data, of: Callable[[Data], float], models: Found) -> bool | None:
+def _fair(models: Found, names: Sequence[str], law: str = "sphere") -> list[str]:
+    """The default model of a law, and before it those of `names` that were trained as long; none where one of the two
+    is missing."""
+    usual = twin(models, names, law)
+    alike = [name for name in names if {name, usual} <= set(models) and _steps(models, name) == _steps(models, usual)]
+    return [*alike, usual] if alike else []
+
+
+def _steps(models: Found, name: str) -> int:
+    return models[name]["trained_steps"]
+
+
+def _less(words: str, a: Data, b: Data, of: Callable[[Data], float], models: Found) -> Check:
     """Whether `of` is smaller for a than for b; None where two seeds may differ as much."""
-    difference = of(b) - of(a)
-    return difference > 0 if abs(difference) > _by_chance(models, of) else None
+    difference, chance = of(b) - of(a), _by_chance(models, of)
+    return words + _seeds(chance), difference > 0 if abs(difference) > chance else None
 
 
 def _by_chance(models: Found, of: Callable[[Data], float]) -> float:
     return by_chance([of(models[name]) for name in SEEDS if name in models])
+
+
+def _seeds(chance: float) -> str:
+    return f"; two seeds differ by up to {chance:.3g}" if isfinite(chance) else "; how far two seeds differ is unknown"
 
 
 def _softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
@@ -189,18 +205,20 @@ def _softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     best = max(lowest, key=lambda solver: lowest[solver])
     yield f"straightest on all laws: {LABELS[best]}, R² {lowest[best]:.3f} or more", lowest[best] < STRAIGHT
     for law, model in without.items():
-        if usual := models.get(twin(models, [f"linear-{law}"], law)):
+        if there := _fair(models, [f"linear-{law}"], law):
+            usual = models[there[-1]]
             words = f"{_law(model)}: Richardson R² {_r2(model):.3f} without softmax, {_r2(usual):.3f} with"
-            yield words, _less(model, usual, _r2, models)
+            yield _less(words, model, usual, _r2, models)
 
 
 def _kernel(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
-    usual, other = models.get(twin(models, ["arccos1"])), models.get("arccos1")
-    if usual and other:
-        words = f"{_won(other)} layers, {_won(usual)} with the Gaussian kernel"
-        yield words, _less(other, usual, _won, models)
-        words = f"R² {_r2(other):.3f}, {_r2(usual):.3f} with the Gaussian kernel"
-        yield words, _less(other, usual, _r2, models)
+    if there := _fair(models, ["arccos1"]):
+        other, usual = (models[name] for name in there)
+        length = _length(other["trained_steps"])
+        words = f"{_won(other)} layers, {_won(usual)} with the Gaussian kernel{length}"
+        yield _less(words, other, usual, _won, models)
+        words = f"R² {_r2(other):.3f}, {_r2(usual):.3f} with the Gaussian kernel{length}"
+        yield _less(words, other, usual, _r2, models)
 
 
 def _won(model: Data) -> int:
@@ -212,45 +230,45 @@ def _over_krr(model: Data) -> float:
 
 
 def _heads(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
-    names = [name for name in ("heads-1", "heads-2", "heads-4") if name in models]
-    usual = twin(models, names)
-    if not names or usual not in models:
+    there = _fair(models, ("heads-1", "heads-2", "heads-4"))
+    if not there:
         return
+    *names, usual = there
+    heads = ", ".join(name.removeprefix("heads-") for name in names)
+    length = _length(_steps(models, usual))
     for what, of in (("error over exact KRR", _over_krr), ("R²", _r2)):
-        values = ", ".join(f"{of(models[name]):.2f}" for name in [*names, usual])
-        chance = _by_chance(models, of)
-        differs = any(abs(of(models[name]) - of(models[usual])) > chance for name in names)
-        heads = ", ".join(name.removeprefix("heads-") for name in names)
-        yield f"{what} with {heads} and 8 heads: {values}", False if differs else None
+        values, chance = [of(models[name]) for name in there], _by_chance(models, of)
+        differs = any(abs(value - values[-1]) > chance for value in values)
+        words = f"{what} with {heads} and 8 heads{length}: {', '.join(f'{value:.3f}' for value in values)}"
+        yield words + _seeds(chance), False if differs else None
 
 
 def _width(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
-    names = [name for name in ("width-32", "width-64", "width-128") if name in models]
-    there = [*names, *(name for name in (twin(models, names), "width-512") if name in models)]
-    if not names or len(there) < 2:
+    names = {f"width-{width}": width for width in (32, 64, 128, 512)}
+    there = {names.get(name, 256): models[name] for name in _fair(models, list(names))}
+    if min(there, default=256) == 256:
         return
-    widths = ", ".join(name.removeprefix("width-") if name in names else "256" for name in there[: len(names) + 1])
-    widths += ", 512" if "width-512" in there else ""
-    ratios = [_over_krr(models[name]) for name in there]
-    words = f"times exact KRR at widths {widths}: {', '.join(f'{ratio:.2f}' for ratio in ratios)}"
-    yield words, _less(models[there[-1]], models[there[0]], _over_krr, models)
-    yield f"{ratios[-1]:.2f} times at the largest", ratios[-1] <= NEAR
+    small, *_rest, large = [there[width] for width in sorted(there)]
+    widths = ", ".join(map(str, sorted(there))) + _length(large["trained_steps"])
+    ratios = ", ".join(f"{_over_krr(there[width]):.3f}" for width in sorted(there))
+    yield _less(f"times exact KRR at widths {widths}: {ratios}", large, small, _over_krr, models)
+    yield f"{_over_krr(large):.3f} times at the largest", _over_krr(large) <= NEAR
 
 
-def _noise(data: Mapping[str, Data]) -> Iterator[tuple[str, float, float]]:
+def _noise(models: Found, data: Mapping[str, Data]) -> Iterator[tuple[str, float, float]]:
     """By law, at the largest noise: the model's error over that with the ridge of training, and with the best one."""
     laws = data.get("noise-trained", {}).get("laws", {})
     for law in LAWS:
-        if law in laws:
-            yield TITLES[law], laws[law]["TF/EO"]["value"][-1], laws[law]["TF/BO"]["value"][-1]
+        if law in laws and law in models:
+            yield _law(models[law]), laws[law]["TF/EO"]["value"][-1], laws[law]["TF/BO"]["value"][-1]
 
 
-def _encoded(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
-    for law, encoded, best in _noise(data):
+def _encoded(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
+    for law, encoded, best in _noise(models, data):
         nearer = max(encoded, 1 / encoded) < max(best, 1 / best)
         yield f"{law}: {encoded:.2f} times that of the encoded ridge, {best:.2f} times that of the best", nearer
 
 
-def _early(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
-    for law, encoded, _best in _noise(data):
-        yield f"{law}: {encoded:.2f} times", encoded < 1
+def _early(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
+    for law, encoded, _best in _noise(models, data):
+        yield f"{law}: {encoded:.3f} times", encoded < 1

@@ -17,6 +17,7 @@ from layerstep.files import read_json
 from layerstep.measurement import Match, layers_won, match
 from layerstep.measurement.bootstrap import resamples
 from layerstep.paper.artefact import Data, kept
+from layerstep.paper.noise import squared_errors
 from layerstep.paper.predictions import FILE, NOISE_SEQUENCES, Predictions
 from layerstep.paper.quoted import SIGMA_TEST
 from layerstep.paper.runs import RUNS
@@ -77,11 +78,19 @@ def identity(name: str) -> Data:
 
 def _card(name: str) -> float | None:
     """Error at n = N over that of exact KRR as the model's card has it: noiseless targets, 2,048 prompts. None where
-    the card does not say; the list of runs tells what is wrong with it."""
+    the card does not say; the list of runs tells what is wrong with it, and `_over_krr` computes it."""
     try:
         return float(read_json(RUNS[name].folder / "evaluation.json")["evaluation"]["ratio"])
     except (FileError, KeyError, TypeError, ValueError):
         return None
+
+
+def _over_krr(found: Predictions, setting: str) -> float:
+    """The number of the card, on the prompts of the noise sweep: noiseless targets and as many, drawn anew."""
+    level = SIGMA_TEST.index(SETTINGS[setting].sigma)
+    exact_errors = squared_errors(setting, NOISE_SEQUENCES)[0][level]
+    truth = evaluation_prompts(setting, NOISE_SEQUENCES).noiseless_target[:, -1]
+    return float((found.noise[level] - truth).square().mean() / exact_errors.mean())
 
 
 def measure(name: str, folder: FilePath) -> Data:
@@ -102,7 +111,7 @@ def compute(name: str) -> Data:
         **layers,
         "head_mse": error.mean(0).tolist(),
         "head_standard_error": (error.std(0) / len(error) ** 0.5).tolist(),
-        "over_krr": _card(name) or float(error[:, -1].mean()) / layers["krr"][-1],
+        "over_krr": _card(name) or _over_krr(found, run.setting),
         **similarity(inner, run.setting),
     }
 

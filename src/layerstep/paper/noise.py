@@ -64,10 +64,10 @@ def ratio_with_range(
 def compute(config: Data) -> Data:
     with pool(torch.device("cpu")) as workers:
         errors = dict(zip(LAWS, workers.map(lambda law: squared_errors(law, config["sequences"]), LAWS), strict=True))
-    laws = {}
+    laws, spread = {}, {"sample": EVALUATION_SEQUENCES, "draws": config["bootstrap"], "seed": config["seed"]}
     for setting, (encoded, optimal) in errors.items():
         laws[setting] = {
-            "EO/BO": ratio_with_range(encoded, optimal, sample=256, draws=config["bootstrap"], seed=config["seed"]),
+            "EO/BO": ratio_with_range(encoded, optimal, **spread),
             "BO": optimal.mean(1).tolist(),
         }
     return {"sigma_test": list(SIGMA_TEST), "laws": laws}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 from statistics import stdev
 from typing import Any
 
@@ -66,8 +66,10 @@ T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 def by_chance(seeds: Sequence[float]) -> float:
     """t s √2: 95 % of the differences between two runs that differ in their seed alone are smaller; infinite where
-    no spread is known. `seeds` are the values of a number by seed."""
-    return T[min(len(seeds), len(T) + 1) - 2] * stdev(seeds) * sqrt(2) if len(seeds) > 1 else inf
+    no spread is known (one seed, or one without a number). `seeds` are the values of a number by seed."""
+    if len(seeds) < 2 or not all(map(isfinite, seeds)):
+        return inf
+    return T[min(len(seeds), len(T) + 1) - 2] * stdev(seeds) * sqrt(2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +92,9 @@ class Row:
     whole: bool = False  # a count, shown without decimals
 
     def beside(self, seeds: Sequence[float]) -> Row:
-        """This line with the spread over training seeds; `seeds` are the number's values by seed."""
-        return replace(self, runs=by_chance(seeds)) if len(seeds) > 1 else self
+        """This line with the spread over training seeds, where it is known; `seeds` are the number's values by seed."""
+        chance = by_chance(seeds)
+        return replace(self, runs=chance) if isfinite(chance) else self
 
     @property
     def outcome(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from matplotlib.figure import Figure
 
 from layerstep.paper.artefact import Artefact, Data
@@ -30,7 +32,8 @@ def seeds(found: Found) -> Artefact | None:
             "them says how much of a single run's number is chance; the last line is by how much two runs differ by "
             "chance (95 %, from Student's t), and the table of numbers uses it. The table: R² of the best-matching "
             "steps of each solver, layers where Richardson is most similar, and the error with 40 examples over that "
-            "of exact KRR. " + steps_caption(models)
+            "of exact KRR. Left: error by layer with 40 examples. Right: best-matching Richardson steps. "
+            + steps_caption(models)
         ),
         draw=draw_seeds,
         table=table_steps,
@@ -62,10 +65,10 @@ def summary_seeds(data: Data) -> tuple[list[str], list[list[str]]]:
     found = {name: numbers(model) for name, model in data.items()}
     keys = list(next(iter(found.values())))
     lines = [
-        [name, *(f"{each[key]:.3f}" if key != "won" else f"{each[key]:.0f}" for key in keys)]
+        [name, *(r2_words(each[key]) if key != "won" else f"{each[key]:.0f}" for key in keys)]
         for name, each in found.items()
     ]
     chance = [by_chance([each[key] for each in found.values()]) for key in keys]
-    lines.append(["two runs differ by up to", *(f"{value:.3f}" for value in chance)])
+    lines.append(["two runs differ by up to", *(f"{value:.3f}" if isfinite(value) else "–" for value in chance)])
     names = [f"R², {LABELS[solver]}" for solver in PAPER_SOLVERS]
     return ["model", *names, "layers most like Richardson", "error / KRR"], lines

@@ -28,7 +28,7 @@ SNAPSHOTS = (1e-3, 5e-2, 1.0)
 def compute(of: Data) -> Data:
     """Ratios of mean squared errors at n = N to the Bayes-optimal ones, with their range on 256 sequences."""
     laws, seeds = {}, {}
-    spread = {"sample": 256, "draws": of["bootstrap"], "seed": of["seed"]}
+    spread = {"sample": EVALUATION_SEQUENCES, "draws": of["bootstrap"], "seed": of["seed"]}
     for name in of["models"]:
         setting = RUNS[name].setting
         # The first sequences of the larger table: the same prompts, solved once.
@@ -125,10 +125,10 @@ def table(data: Data) -> tuple[list[str], list[list[Any]]]:
 
 def artefact(names: list[str]) -> Artefact | None:
     """The figure for those of `names` that the paper's table has."""
-    chosen = [name for name in names if name in COLUMNS]
-    if not chosen:
+    shown = [name for name in names if name in COLUMNS]
+    if not shown:
         return None
-    chosen += [name for name in names if name in SEEDS]
+    seeds = [name for name in names if name in SEEDS]  # not drawn: the table of numbers uses their spread
     return Artefact(
         name="noise-trained",
         title="Trained models under noise that training did not see (Figure 10)",
@@ -137,9 +137,9 @@ def artefact(names: list[str]) -> Artefact | None:
             "noise in the prompt; beside it kernel ridge regression that keeps the ridge of the training noise ("
             "encoded). Above: much less noise than in training (dotted below), as much, and much more. Bands and "
             f"whiskers: where 95 % of evaluations on {EVALUATION_SEQUENCES} prompts fall. Crosses are the paper's "
-            "transformer." + lengths(chosen, {name: {"held": RUNS[name].held.words} for name in chosen})
+            "transformer." + lengths(shown, {name: {"held": RUNS[name].held.words} for name in shown})
         ),
-        config={**config(chosen), "bootstrap": 2000, "seed": 1},
+        config={**config([*shown, *seeds]), "bootstrap": 2000, "seed": 1},
         compute=compute,
         draw=draw,
         table=table,

@@ -111,6 +111,7 @@ def test_the_paper_s_numbers_are_shown_as_it_writes_them():
     row = Row(quantity="q", where="w", paper=0.9275, ours=0.86213, low=0.8, high=0.9)
     assert (page.shown(row, "paper"), page.shown(row, "ours")) == ("0.9275", "0.862")
     assert page.shown(dataclasses.replace(row, paper=11, whole=True), "paper") == "11"
+    assert page.shown(dataclasses.replace(row, ours=float("nan")), "ours") == "none"
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.05573, "0.0557"), (1.0, "1.00"), (12.345, "12.3"), (3080.2, "3,080")])

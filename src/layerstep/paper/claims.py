@@ -9,7 +9,7 @@ from math import isfinite, isnan
 
 from layerstep.paper.artefact import Data
 from layerstep.paper.capacity import twin
-from layerstep.paper.panels import LABELS
+from layerstep.paper.panels import LABELS, r2_words
 from layerstep.paper.quoted import PROTOCOL, by_chance
 from layerstep.paper.runs import LAWS, SEEDS
 from layerstep.paper.settings import TITLES
@@ -94,6 +94,10 @@ def _r2(model: Data, solver: str = "richardson") -> float:
     return 0.0 if isnan(r2) else r2
 
 
+def _r2_words(model: Data, solver: str = "richardson") -> str:
+    return r2_words(model["solvers"][solver]["r2"])
+
+
 def _law(model: Data) -> str:
     return TITLES[model["setting"]] + _length(model["trained_steps"])
 
@@ -149,15 +153,15 @@ def _after(step: int | None, solver: Data) -> str:
 def _only(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     for law in LAWS:
         if model := models.get(law):
-            r2 = {solver: _r2(model, solver) for solver in PAPER_SOLVERS}
-            words = ", ".join(f"{LABELS[solver]} {value:.3f}" for solver, value in r2.items())
-            yield f"{_law(model)}: {words}", [solver for solver in r2 if r2[solver] >= STRAIGHT] == ["richardson"]
+            words = ", ".join(f"{LABELS[solver]} {_r2_words(model, solver)}" for solver in PAPER_SOLVERS)
+            straight = [solver for solver in PAPER_SOLVERS if _r2(model, solver) >= STRAIGHT]
+            yield f"{_law(model)}: {words}", straight == ["richardson"]
 
 
 def _straight(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     for law in LAWS:
         if model := models.get(law):
-            yield f"{_law(model)}: R² {_r2(model):.3f}", _r2(model) >= STRAIGHT
+            yield f"{_law(model)}: R² {_r2_words(model)}", _r2(model) >= STRAIGHT
 
 
 def _similar(models: Found, _: Mapping[str, Data], names: Sequence[str] = LAWS) -> Iterator[Check]:
@@ -207,7 +211,7 @@ def _softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     for law, model in without.items():
         if there := _fair(models, [f"linear-{law}"], law):
             usual = models[there[-1]]
-            words = f"{_law(model)}: Richardson R² {_r2(model):.3f} without softmax, {_r2(usual):.3f} with"
+            words = f"{_law(model)}: Richardson R² {_r2_words(model)} without softmax, {_r2_words(usual)} with"
             yield _less(words, model, usual, _r2, models)
 
 
@@ -217,7 +221,7 @@ def _kernel(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
         length = _length(other["trained_steps"])
         words = f"{_won(other)} layers, {_won(usual)} with the Gaussian kernel{length}"
         yield _less(words, other, usual, _won, models)
-        words = f"R² {_r2(other):.3f}, {_r2(usual):.3f} with the Gaussian kernel{length}"
+        words = f"R² {_r2_words(other)}, {_r2_words(usual)} with the Gaussian kernel{length}"
         yield _less(words, other, usual, _r2, models)
 
 
@@ -229,6 +233,10 @@ def _over_krr(model: Data) -> float:
     return model["over_krr"]
 
 
+def _over_words(model: Data) -> str:
+    return f"{model['over_krr']:.3f}"
+
+
 def _heads(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     there = _fair(models, ("heads-1", "heads-2", "heads-4"))
     if not there:
@@ -236,10 +244,10 @@ def _heads(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     *names, usual = there
     heads = ", ".join(name.removeprefix("heads-") for name in names)
     length = _length(_steps(models, usual))
-    for what, of in (("error over exact KRR", _over_krr), ("R²", _r2)):
-        values, chance = [of(models[name]) for name in there], _by_chance(models, of)
-        differs = any(abs(value - values[-1]) > chance for value in values)
-        words = f"{what} with {heads} and 8 heads{length}: {', '.join(f'{value:.3f}' for value in values)}"
+    for what, of, shown in (("error over exact KRR", _over_krr, _over_words), ("R²", _r2, _r2_words)):
+        chance = _by_chance(models, of)
+        differs = any(abs(of(models[name]) - of(models[usual])) > chance for name in names)
+        words = f"{what} with {heads} and 8 heads{length}: {', '.join(shown(models[name]) for name in there)}"
         yield words + _seeds(chance), False if differs else None
 
 
@@ -250,9 +258,9 @@ def _width(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
         return
     small, *_rest, large = [there[width] for width in sorted(there)]
     widths = ", ".join(map(str, sorted(there))) + _length(large["trained_steps"])
-    ratios = ", ".join(f"{_over_krr(there[width]):.3f}" for width in sorted(there))
+    ratios = ", ".join(_over_words(there[width]) for width in sorted(there))
     yield _less(f"times exact KRR at widths {widths}: {ratios}", large, small, _over_krr, models)
-    yield f"{_over_krr(large):.3f} times at the largest", _over_krr(large) <= NEAR
+    yield f"{_over_words(large)} times at the largest", _over_krr(large) <= NEAR
 
 
 def _noise(models: Found, data: Mapping[str, Data]) -> Iterator[tuple[str, float, float]]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from math import inf, isnan
+from math import isnan
 
 from layerstep.paper.artefact import Data
 from layerstep.paper.claims import Claim, in_words
-from layerstep.paper.panels import LABELS, r2_words
+from layerstep.paper.panels import LABELS
 from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON
 
 
@@ -71,13 +71,19 @@ def _on_steps(data: Mapping[str, Data]) -> list[str]:
     sentences, quoted = [], BEST_STEP_R2["sphere"]
     if "steps-sphere" in data:
         model = data["steps-sphere"]["models"]["sphere"]
-        r2 = {name: found["r2"] for name, found in model["solvers"].items()}
-        best = max(r2, key=lambda name: -inf if isnan(r2[name]) else r2[name])
+        r2 = {name: found["r2"] for name, found in model["solvers"].items() if not isnan(found["r2"])}
+        words = f"all layers match one Richardson step best, which is no line (paper: R² = {quoted})"
+        if "richardson" in r2:
+            words = (
+                "the Richardson steps that match its layers best fit a straight line with "
+                f"R² = {r2['richardson']:.3f} (paper: {quoted})"
+            )
+        best = max(r2, key=lambda name: r2[name], default=None)
+        other = f"; of the four solvers those of {LABELS[best]} are the straightest, {r2[best]:.3f}" if best else ""
         sentences.append(
-            f"In our model on the sphere ({model['held']}) the Richardson steps that match its layers best lie on a "
-            f"straight line with R² = {r2_words(r2['richardson'])} (paper: {quoted}); of the four solvers those of "
-            f"{LABELS[best]} are the straightest, {r2_words(r2[best])}. Richardson is most similar in "
-            f"{model['won']['richardson']} of {len(model['layers']) - 1} layers (paper: {LAYERS_WON['sphere']})."
+            f"In our model on the sphere ({model['held']}) {words}{other}. Richardson is most "
+            f"similar in {model['won']['richardson']} of {len(model['layers']) - 1} layers (paper: "
+            f"{LAYERS_WON['sphere']})."
         )
     if "written-beside-trained" in data:
         r2 = data["written-beside-trained"]["written-chebyshev"]["solvers"]["richardson"]["r2"]

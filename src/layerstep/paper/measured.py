@@ -100,35 +100,28 @@ def measure(name: str, folder: FilePath) -> Data:
 
 def compute(name: str) -> Data:
     run, found = RUNS[name], predictions(name)
-    error = (found.head - evaluation_prompts(run.setting).target).square()[:, columns()]
-    layers = errors(found.layers, run.setting)
     inner = Path(found.layers.values[1:], found.layers.stages[1:], found.layers.label)
     return {
         "model": name,
         "setting": run.setting,
         "held": run.held.words,
         "trained_steps": run.held.steps,
-        **layers,
-        "head_mse": error.mean(0).tolist(),
-        "head_standard_error": (error.std(0) / len(error) ** 0.5).tolist(),
+        **errors(found.layers, run.setting),
         "over_krr": _card(name) or _over_krr(found, run.setting),
         **similarity(inner, run.setting),
     }
 
 
-def columns() -> list[int]:
-    return [n - 1 for n in CONTEXTS]
-
-
 def errors(path: Path, setting: str) -> Data:
     """Mean squared error against the noisy label by context length and stage, and that of exact KRR."""
     prompts = evaluation_prompts(setting)
+    columns = [n - 1 for n in CONTEXTS]
     krr = (exact(prompts, SETTINGS[setting]) - prompts.target).square().mean(0)
     return {
         "contexts": list(CONTEXTS),
         "layers": path.stages.tolist(),
-        "layer_mse": path.mse(prompts.target)[:, columns()].T.tolist(),
-        "krr": krr[columns()].tolist(),
+        "layer_mse": path.mse(prompts.target)[:, columns].T.tolist(),
+        "krr": krr[columns].tolist(),
     }
 
 
@@ -176,7 +169,6 @@ def _solver(matched: Match, first: int, last: int, seed: int) -> Data:
         "r2_high": line.interval[1],
         "slope": line.slope,
         "intercept": line.intercept,
-        "r2_of_mean": matched.line(first, last, seed=seed, resamples=1, of_mean=True).r2,
     }
 
 

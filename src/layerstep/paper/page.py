@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from math import isnan
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any
@@ -146,6 +147,8 @@ def number(value: float) -> str:
 def shown(row: Row, key: str) -> str:
     """A number of a line: counts without decimals, the paper's as it writes them."""
     value = getattr(row, key)
+    if isnan(value):
+        return "none"
     if row.whole:
         return f"{value:.0f}"
     short = number(value)

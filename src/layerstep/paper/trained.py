@@ -68,7 +68,7 @@ def errors(found: Found, name: str, where: str, budget: int = convergence.BUDGET
     model = found[name]
 
     def compute(of: Data) -> Data:
-        keys = ("model", "setting", "contexts", "layers", "layer_mse", "head_mse", "krr")
+        keys = ("model", "setting", "contexts", "layers", "layer_mse", "krr")
         curves = convergence.curves(model["setting"], EVALUATION_SEQUENCES, of["budget"])
         return {**{key: model[key] for key in keys}, "curves": curves}
 
@@ -209,7 +209,10 @@ def steps(found: Found, name: str, where: str) -> Artefact:
     seeds = [seed for seed in SEEDS if seed in found] if name == "sphere" else []
 
     def compute(of: Data) -> Data:
-        spread = {seed: {"r2": _r2(found[seed]), "won": found[seed]["won"]["richardson"]} for seed in seeds}
+        spread = {
+            seed: {"r2": found[seed]["solvers"]["richardson"]["r2"], "won": found[seed]["won"]["richardson"]}
+            for seed in seeds
+        }
         return {"model": name, "models": {name: found[name]}, "seeds": spread}
 
     return Artefact(
@@ -224,10 +227,6 @@ def steps(found: Found, name: str, where: str) -> Artefact:
         summary=lambda data: summary_steps(data["models"]),
         rooms=ROOMS,
     )
-
-
-def _r2(model: Data) -> float:
-    return model["solvers"]["richardson"]["r2"]
 
 
 def draw_steps(data: Data) -> Figure:
@@ -312,7 +311,7 @@ def draw_laws(data: Data) -> Figure:
         ax = fig.subplots()
         for model in data.values():
             color, dash = LAW_LOOKS[model["setting"]]
-            words = f"{TITLES[model['setting']]}, R² = {r2_words(_r2(model))}"
+            words = f"{TITLES[model['setting']]}, R² = {r2_words(model['solvers']['richardson']['r2'])}"
             trajectory(ax, model, "richardson", label=words, color=color, dash=dash)
         fig.legend(*ax.get_legend_handles_labels(), loc="outside right upper")
     return fig

@@ -169,7 +169,7 @@ SCHEMES = Artefact(
         f"prompt of the paper's experiments (sphere; labels up to {PROMISE['B_y']:g}): the paper's own network, the "
         "same iteration written without approximation (the exact scheme, with Richardson's steps and with Chebyshev's, "
         "which need far fewer), and the compact one. Figure: distance of the compact read-out to exact kernel ridge "
-        "regression after every iteration, and the bound computed for each prompt."
+        "regression by iteration (median and largest over prompts), and the median of the bounds computed for each."
     ),
     config={**PROMISE, "stages": 24, "sequences": 32},
     compute=compute_schemes,

@@ -85,6 +85,11 @@ def test_the_page_fetches_nothing(report):
     assert all((folder / link).exists() for link in links if not link.startswith("#"))
 
 
+def test_links_to_seeds_lead_somewhere_or_are_not_there(report):
+    text = report[0].page.read_text()
+    assert ('href="#seeds"' in text) == ('id="seeds"' in text)
+
+
 def test_every_number_of_the_table_is_on_the_page(report):
     text = report[0].page.read_text()
     table = text[text.index('id="numbers"') : text.index('id="runs"')]

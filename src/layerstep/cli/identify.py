@@ -111,16 +111,11 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
 
 def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: str, options: TaskOptions, show):
     from layerstep.cli.probe import made_for
-    from layerstep.errors import InputError
     from layerstep.files import require_writable
     from layerstep.measurement import Probes, probe
     from layerstep.tasks import sample
     from layerstep.training import GPT
 
-    if not (folder / "config.json").exists() and (
-        inside := sorted(f.parent.name for f in folder.glob("*/config.json"))
-    ):
-        raise InputError(f"model = '{folder}': holds models and is none. Choose one of {', '.join(inside)}.")
     gpt = GPT.from_pretrained(folder, device=device)
     task = options.task(made_for(folder, gpt), str(folder))
     place = file or folder / "probes.safetensors"

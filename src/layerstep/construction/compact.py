@@ -24,6 +24,7 @@ from layerstep.construction.parts import (
     first_step,
     linear_steps,
     sink_readout,
+    step_blocks,
 )
 from layerstep.construction.scheme import Blocks, SinkScheme
 
@@ -62,7 +63,7 @@ class Compact(SinkScheme):
         residual = {"y": 1.0, "p": 1.0, "w": -self.lam}
         steps = linear_steps(stream, residual, step_a[1:], step_b[1:])
         first = [Block(None, first_step(stream, "y", step_a[0]))]
-        return Blocks([first, *([Block(read, mlp)] for mlp in steps)], [sink_readout(stream, v, self.a)])
+        return Blocks([first, *step_blocks([read], steps)], [sink_readout(stream, v, self.a)])
 
     def constants(self) -> tuple[Constant, ...]:
         return (

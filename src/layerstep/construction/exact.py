@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from layerstep.construction.blocks import MLP, Attention, Block, Mask
+from layerstep.construction.blocks import Attention, Mask
 from layerstep.construction.certificate import Constant
 from layerstep.construction.parts import (
     SINK_AND_TRAIN,
@@ -30,6 +30,7 @@ from layerstep.construction.parts import (
     first_step,
     linear_steps,
     sink_readout,
+    step_blocks,
 )
 from layerstep.construction.scheme import Blocks, SinkScheme
 
@@ -68,10 +69,9 @@ class Exact(SinkScheme):
         read_y = self._reads("y", "beta", 1.0, -1.0)
         read_w = self._reads("w", "p", -(1 + self.lam), self.lam)
         steps = linear_steps(self.stream, {"beta": 1.0, "p": 1.0}, step_a[1:], step_b[1:])
-        first = _before(first_step(self.stream, "beta", step_a[0]), read_y)
+        first = step_blocks(read_y, [first_step(self.stream, "beta", step_a[0])])
         readout = sink_readout(self.stream, self.v, self.a)
-        rest = {mlp: _before(mlp, read_w) for mlp in set(steps)}  # equal steps are one block
-        return Blocks([first, *(rest[mlp] for mlp in steps)], [readout])
+        return Blocks([*first, *step_blocks(read_w, steps)], [readout])
 
     def _reads(self, source: str, target: str, factor_A: float, factor_B: float) -> list[Attention]:
         """target += factor_A A[source] + factor_B B[source]: one attention of two heads, or two of one."""
@@ -92,8 +92,3 @@ class Exact(SinkScheme):
             Constant("lo", self.steps.lo, "least eigenvalue, lam / (rho + N)"),
             Constant("hi", self.steps.hi, "largest eigenvalue, max (D_i + lam) / (D_i + rho)"),
         )
-
-
-def _before(mlp: MLP, reads: list[Attention]) -> list[Block]:
-    """A block for each attention; the last has the MLP."""
-    return [*(Block(read, None) for read in reads[:-1]), Block(reads[-1], mlp)]

@@ -89,6 +89,12 @@ def linear_steps(stream: Stream, direction: dict[str, float], a: Sequence[float]
     return [made[pair] for pair in zip(a, b, strict=True)]
 
 
+def step_blocks(reads: Sequence[Attention], mlps: Sequence[MLP]) -> list[list[Block]]:
+    """For every step a block for each attention, the last with the step's MLP. Equal steps are the same blocks."""
+    made = {mlp: [*(Block(read, None) for read in reads[:-1]), Block(reads[-1], mlp)] for mlp in set(mlps)}
+    return [made[mlp] for mlp in mlps]
+
+
 def sink_readout(stream: Stream, v: float, a: float) -> Block:
     """y of a query <- a Σ_j K_qj w_j / (a + D_q): k_q·w up to the factor a / (a + D_q), and no division."""
     mask = Mask(query=SINK_AND_TRAIN)

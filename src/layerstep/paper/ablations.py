@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isnan
 from typing import Any
 
 import numpy as np
@@ -150,8 +149,8 @@ def summary_kernel(data: Data) -> tuple[list[str], list[list[str]]]:
             name,
             f"{won['richardson']}",
             f"{LAYERS_WON[quoted]}",
-            "none" if isnan(r2) else f"{r2:.4f}",
-            f"{BEST_STEP_R2[quoted]:.4f}",
+            r2_words(r2, 4),
+            r2_words(BEST_STEP_R2[quoted], 4),
         ]
         lines.append([*line, ", ".join(f"{LABELS[solver]} {count}" for solver, count in won.items())])
     header = ["model", "layers most like Richardson, ours", "paper", "R², ours", "paper", "layers most like each"]

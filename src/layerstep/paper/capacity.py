@@ -50,11 +50,12 @@ def width(found: Found) -> Artefact | None:
 def _capacity(found: Found, runs: list[tuple[int, str]], *, name: str, axis: str, where: str, says: str):
     """Error of the model's own answer at n = 40, and R² of its best Richardson steps, against heads or width."""
     own = [run for _, run in runs if run]
-    runs = [(size, run or twin(found, own)) for size, run in runs]
+    usual = twin(found, own)
+    runs = [(size, run or usual) for size, run in runs]
     there = {str(size): run for size, run in runs if run in found}
     if not any(run in found for run in own):
         return None
-    others = [seed for seed in SEEDS if seed in found and twin(found, own) in SEEDS and seed not in there.values()]
+    others = [seed for seed in SEEDS if seed in found and seed != usual] if usual in SEEDS else []
     first, last = found[next(iter(there.values()))]["range"]
     return Artefact(
         name=name,
@@ -95,11 +96,11 @@ def draw_capacity(data: Data) -> Figure:
         reach = [value - [found["r2_low"] for found in r2], [found["r2_high"] for found in r2] - value]
         right.errorbar(sizes, value, np.maximum(reach, 0), color=ORANGE, marker="s", capsize=2)
         right.set(ylabel="R² of best Richardson step", ylim=(np.nanmin([0.6, *value]) - 0.1, 1.02))
+        default = next((int(size) for size, run in data["sizes"].items() if run in SEEDS), None)
         for ax, of in (
             (left, lambda model: model["over_krr"]),
             (right, lambda model: model["solvers"]["richardson"]["r2"]),
         ):
-            default = next((int(size) for size, run in data["sizes"].items() if run in SEEDS), None)
             for model in data["seeds"].values():
                 ax.plot(default, of(model), "o", color=INK, markerfacecolor="none", markersize=5, zorder=3)
             ax.set(xscale="log", xlabel=data["axis"])

@@ -60,9 +60,9 @@ def heat_map(ax: Axes, model: Data, solver: str, low: float, numbers: bool = Fal
     return image
 
 
-def r2_words(r2: float) -> str:
+def r2_words(r2: float, digits: int = 3) -> str:
     """R² of best-matching steps; a model whose layers all match one step has none."""
-    return "none" if isnan(r2) else f"{r2:.3f}"
+    return "none" if isnan(r2) else f"{r2:.{digits}f}"
 
 
 def trajectory(

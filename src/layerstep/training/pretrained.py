@@ -89,6 +89,9 @@ class Pretrained(nn.Module):
             raise FileError(f"{folder} is no folder. save_pretrained and `layerstep train` write such folders.")
         place = find_device(device)
         _require_real(dtype)
+        inside = sorted(config.parent.name for config in folder.glob(f"*/{CONFIG}"))
+        if inside and not (folder / CONFIG).exists():
+            raise FileError(f"{folder} holds models and is none. Choose one of {', '.join(inside)}.")
         model = cls._described(folder / CONFIG)
         files = _weight_files(folder / INDEX) if (folder / INDEX).is_file() else [WEIGHTS]
         if not any((folder / file).exists() for file in files):

@@ -9,8 +9,8 @@ import layerstep as ls
 from layerstep.paper import measured, noise, predictions, runs, trained, trained_noise, verdicts
 from layerstep.paper.findings import findings
 from layerstep.paper.predictions import FILE, Predictions
-from layerstep.paper.quoted import Row, by_chance
-from layerstep.paper.settings import evaluation_prompts
+from layerstep.paper.quoted import Row, by_chance, outcomes
+from layerstep.paper.settings import TITLES, evaluation_prompts
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,25 @@ def test_chance_is_what_student_says():
 def test_a_number_outside_its_range_may_be_within_the_spread_of_seeds(paper, seeds, outcome):
     row = Row(quantity="q", where="w", paper=paper, ours=1.0, low=0.9, high=1.1).beside(seeds)
     assert row.outcome == outcome
+
+
+def test_a_number_of_the_paper_is_counted_once():
+    def row(setting, paper, again):
+        quantity = f"q, {TITLES[setting]}, level"
+        return Row(quantity=quantity, where="w", paper=paper, ours=1.0, low=0.9, high=1.1, again=again)
+
+    rows = [row("sphere", 1.0, False), row("gaussian", 2.0, False), row("gaussian-1.0", 1.0, True)]
+    assert outcomes(rows) == {"reproduced": 1, "not reproduced": 1}
+    words = "fit s.d. 1.0 (1 of 1 reproduced) better than the s.d. 0.6 it states (0 of 1)"
+    assert words in findings({}, (), rows)[0]
+    assert findings({}, (), [row("gaussian", 1.0, False), row("gaussian-1.0", 1.0, True)]) == []
+    assert findings({}, (), rows[:2]) == []
+
+
+def test_the_gaussian_column_of_the_noise_table_is_counted_where_its_spread_is_as_stated():
+    data = noise.compute({"sequences": 32, "bootstrap": 20, "seed": 1})
+    again = {row.quantity.split("error, ")[1].split(", σ")[0] for row in noise.rows(data) if row.again}
+    assert again == {TITLES["gaussian-1.0"]}
 
 
 def test_a_head_that_is_exact_krr_has_the_ratios_of_the_encoded_ridge(planted, monkeypatch):

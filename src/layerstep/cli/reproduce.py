@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ def run(out: Path = Path("report"), probe: bool = False, json: bool = False) -> 
     """
     from rich.console import Console
 
+    from layerstep.paper.quoted import outcomes
     from layerstep.paper.report import reproduce
 
     console = Console(stderr=True)
@@ -36,7 +36,7 @@ def run(out: Path = Path("report"), probe: bool = False, json: bool = False) -> 
             "seconds": round(report.seconds, 2),
             "times": {name: round(seconds, 2) for name, seconds in report.times.items()},
             "runs": report.runs,
-            "outcomes": Counter(row.outcome for row in report.rows),
+            "outcomes": outcomes(report.rows),
             "rows": [row.to_dict() for row in report.rows],
             "claims": [{**asdict(claim), "outcome": claim.outcome} for claim in report.claims],
         }
@@ -48,6 +48,7 @@ def run(out: Path = Path("report"), probe: bool = False, json: bool = False) -> 
 def lines(report: Report) -> list[str]:
     """The outcome for people: what was made, what of the runs is here, what is missing and what failed."""
     from layerstep.paper.claims import in_words
+    from layerstep.paper.quoted import outcomes
     from layerstep.paper.runs import total_minutes
 
     said = [
@@ -56,7 +57,7 @@ def lines(report: Report) -> list[str]:
     ]
     slowest = [f"{name} {seconds:.1f} s" for name, seconds in report.times.items() if seconds >= 1][:5]
     said += [f"  longest: {', '.join(slowest)}"] if slowest else []
-    for outcome, count in Counter(row.outcome for row in report.rows).items():
+    for outcome, count in outcomes(report.rows).items():
         said.append(f"  {count} numbers of the paper {outcome}")
     said.append(f"  {len(report.claims)} claims of the paper: {in_words(report.claims)}")
     here = [run for run in report.runs if run["trained_steps"] is not None]

@@ -18,6 +18,7 @@ from layerstep.paper.style import figure
 from layerstep.paper.trained import (
     Found,
     absent,
+    by_seed,
     config,
     lengths,
     of_models,
@@ -127,7 +128,7 @@ def kernel(found: Found) -> Artefact | None:
         draw=draw_side_by_side,
         table=table_steps,
         summary=summary_kernel,
-        rows=lambda data: rows_steps({"model": "arccos1", "models": data, "seeds": {}}),
+        rows=lambda data: rows_steps({"model": "arccos1", "models": data, "seeds": by_seed(found)}),
     )
 
 

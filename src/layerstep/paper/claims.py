@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, isnan
+from math import isfinite, isnan, sqrt
 
 from layerstep.paper.artefact import Data
 from layerstep.paper.capacity import twin
@@ -21,7 +21,7 @@ STRAIGHT = 0.9
 #: An error is called near that of exact kernel ridge regression up to this ratio.
 NEAR = 1.25
 
-#: What is seen, and whether it is as claimed; None where a difference between models is one between seeds as well.
+#: What is seen, and whether it is as claimed; None where another seed might say otherwise.
 Check = tuple[str, bool | None]
 
 
@@ -41,7 +41,7 @@ class Claim:
         return "holds" if seen == {True} else "holds in part" if True in seen else "does not hold"
 
 
-#: Outcomes when several claims have them.
+#: Outcomes of several claims.
 PLURAL = {
     "holds": "hold",
     "holds in part": "hold in part",
@@ -54,7 +54,8 @@ PLURAL = {
 def in_words(claims: Sequence[Claim]) -> str:
     """How many claims hold, and how many do not."""
     counts = Counter(claim.outcome for claim in claims)
-    return ", ".join(f"{counts[outcome]} {words}" for outcome, words in PLURAL.items() if counts[outcome])
+    words = {outcome: outcome if counts[outcome] == 1 else PLURAL[outcome] for outcome in PLURAL}
+    return ", ".join(f"{counts[outcome]} {words[outcome]}" for outcome in PLURAL if counts[outcome])
 
 
 def claims(models: Found, data: Mapping[str, Data]) -> list[Claim]:
@@ -92,6 +93,10 @@ def _r2(model: Data, solver: str = "richardson") -> float:
     """How straight a solver's best-matching steps are; 0 where all layers match one step and there is no line."""
     r2 = model["solvers"][solver]["r2"]
     return 0.0 if isnan(r2) else r2
+
+
+def _straightness(solver: str) -> Callable[[Data], float]:
+    return lambda model: _r2(model, solver)
 
 
 def _r2_words(model: Data, solver: str = "richardson") -> str:
@@ -133,7 +138,7 @@ def _verdicts(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
 def _curves(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
     for law in LAWS:
         if law in models and f"trained-{law}" in data:
-            floor, layers = models[law]["layer_mse"][-1][-1], len(models[law]["layers"]) - 1
+            floor, layers = models[law]["layer_mse"][-1][-1], _depth_of(models[law])
             solvers = data[f"trained-{law}"]["curves"]["solvers"]
             first = {name: _first_below(solvers[name], floor) for name in PAPER_SOLVERS}
             words = ", ".join(f"{LABELS[name]} {_after(first[name], solvers[name])}" for name in PAPER_SOLVERS)
@@ -153,22 +158,50 @@ def _after(step: int | None, solver: Data) -> str:
 def _only(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     for law in LAWS:
         if model := models.get(law):
-            words = ", ".join(f"{LABELS[solver]} {_r2_words(model, solver)}" for solver in PAPER_SOLVERS)
-            straight = [solver for solver in PAPER_SOLVERS if _r2(model, solver) >= STRAIGHT]
-            yield f"{_law(model)}: {words}", straight == ["richardson"]
+            words, agree = [], []
+            for solver in PAPER_SOLVERS:
+                of, test = _straightness(solver), _above if solver == "richardson" else _below
+                reach = f" (± {chance:.2g} by the seed)" if isfinite(chance := _one(models, of)) else ""
+                words.append(f"{LABELS[solver]} {_r2_words(model, solver)}{reach}")
+                agree.append(test(model, STRAIGHT, of, models))
+            yield f"{_law(model)}: {', '.join(words)}", False if False in agree else None if None in agree else True
 
 
 def _straight(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     for law in LAWS:
         if model := models.get(law):
-            yield f"{_law(model)}: R² {_r2_words(model)}", _r2(model) >= STRAIGHT
+            yield (
+                f"{_law(model)}: R² {_r2_words(model)}{_moves(_one(models, _r2))}",
+                _above(model, STRAIGHT, _r2, models),
+            )
 
 
 def _similar(models: Found, _: Mapping[str, Data], names: Sequence[str] = LAWS) -> Iterator[Check]:
     for name in names:
         if model := models.get(name):
-            depth = len(model["layers"]) - 1
-            yield f"{_law(model)}: {_won(model)} of {depth} layers", 2 * _won(model) > depth
+            depth = _depth_of(model)
+            words = f"{_law(model)}: {_won(model)} of {depth} layers{_moves(depth * _one(models, _share_won))}"
+            yield words, _above(model, 0.5, _share_won, models)
+
+
+def _above(model: Data, limit: float, of: Callable[[Data], float], models: Found) -> bool | None:
+    """Whether `of` is above the limit; None where another seed may lie on its other side."""
+    distance = of(model) - limit
+    return distance > 0 if abs(distance) > _one(models, of) else None
+
+
+def _below(model: Data, limit: float, of: Callable[[Data], float], models: Found) -> bool | None:
+    above = _above(model, limit, of, models)
+    return None if above is None else not above
+
+
+def _one(models: Found, of: Callable[[Data], float]) -> float:
+    """How far one run may lie from what runs have on average: t s, where two differ by up to t s √2."""
+    return _by_chance(models, of) / sqrt(2)
+
+
+def _moves(chance: float) -> str:
+    return f"; a seed moves it by up to {chance:.2g}" if isfinite(chance) else "; how far a seed moves it is unknown"
 
 
 def _depth(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
@@ -207,7 +240,9 @@ def _softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
         return
     lowest = {solver: min(_r2(model, solver) for model in without.values()) for solver in PAPER_SOLVERS}
     best = max(lowest, key=lambda solver: lowest[solver])
-    yield f"straightest on all laws: {LABELS[best]}, R² {lowest[best]:.3f} or more", lowest[best] < STRAIGHT
+    of = _straightness(best)
+    words = f"straightest on all laws: {LABELS[best]}, R² {lowest[best]:.3f} or more{_moves(_one(models, of))}"
+    yield words, _below(min(without.values(), key=of), STRAIGHT, of, models)
     for law, model in without.items():
         if there := _fair(models, [f"linear-{law}"], law):
             usual = models[there[-1]]
@@ -227,6 +262,14 @@ def _kernel(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
 
 def _won(model: Data) -> int:
     return model["won"]["richardson"]
+
+
+def _depth_of(model: Data) -> int:
+    return len(model["layers"]) - 1
+
+
+def _share_won(model: Data) -> float:
+    return _won(model) / _depth_of(model)
 
 
 def _over_krr(model: Data) -> float:
@@ -260,7 +303,8 @@ def _width(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     widths = ", ".join(map(str, sorted(there))) + _length(large["trained_steps"])
     ratios = ", ".join(_over_words(there[width]) for width in sorted(there))
     yield _less(f"times exact KRR at widths {widths}: {ratios}", large, small, _over_krr, models)
-    yield f"{_over_words(large)} times at the largest", _over_krr(large) <= NEAR
+    words = f"{_over_words(large)} times at the largest{_moves(_one(models, _over_krr))}"
+    yield words, _below(large, NEAR, _over_krr, models)
 
 
 def _noise(models: Found, data: Mapping[str, Data]) -> Iterator[tuple[str, float, float]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -21,12 +20,10 @@ from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.claims import Claim
 from layerstep.paper.findings import findings
 from layerstep.paper.panels import LABELS
-from layerstep.paper.quoted import HOURS_A_RUN, Row
+from layerstep.paper.quoted import HOURS_A_RUN, Row, outcomes
 from layerstep.paper.runs import protocol, total_minutes
 from layerstep.paper.settings import EVALUATION_SEQUENCES, TITLES
 from layerstep.training import Model
-
-OUTCOMES = ("reproduced", "within the spread of seeds", "not reproduced", "cannot be compared")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,15 +80,14 @@ def render(
     environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–\-\[\] ]+", cell))
     source = resources.files("layerstep.paper")
     template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
-    counts = Counter(row.outcome for row in rows)
     data = {section.name: section.data for section in sections}
     models = {**trained, **written}
     return template.render(
         chapters={name: [section for section in sections if section.chapter == name] for name in _names(sections)},
         rows=rows,
-        counts=[(outcome, counts[outcome]) for outcome in OUTCOMES if counts[outcome]],
+        counts=outcomes(rows),
         failed=failed,
-        findings=findings(data, claims),
+        findings=findings(data, claims, rows),
         claims=[claim for claim in claims if claim.checks],
         untested=[claim for claim in claims if not claim.checks],
         runs=runs,

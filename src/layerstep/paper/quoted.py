@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite, sqrt
@@ -90,6 +91,7 @@ class Row:
     note: str = ""
     runs: float | None = None
     whole: bool = False  # a count, shown without decimals
+    again: bool = False  # the paper's number is held against another of ours too, and is counted there
 
     def beside(self, seeds: Sequence[float]) -> Row:
         """This line with the spread over training seeds, where it is known; `seeds` are the number's values by seed."""
@@ -109,3 +111,12 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "outcome": self.outcome}
+
+
+OUTCOMES = ("reproduced", "within the spread of seeds", "not reproduced", "cannot be compared")
+
+
+def outcomes(rows: Sequence[Row]) -> dict[str, int]:
+    """How many of the paper's numbers have each outcome, every number counted once."""
+    counts = Counter(row.outcome for row in rows if not row.again)
+    return {outcome: counts[outcome] for outcome in OUTCOMES if counts[outcome]}

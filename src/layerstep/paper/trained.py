@@ -206,14 +206,10 @@ def steps_caption(models: Sequence[Data]) -> str:
 
 def steps(found: Found, name: str, where: str) -> Artefact:
     """Best-matching steps of the four solvers for one model."""
-    seeds = [seed for seed in SEEDS if seed in found] if name == "sphere" else []
+    seeds = by_seed(found) if name == "sphere" else {}
 
     def compute(of: Data) -> Data:
-        spread = {
-            seed: {"r2": found[seed]["solvers"]["richardson"]["r2"], "won": found[seed]["won"]["richardson"]}
-            for seed in seeds
-        }
-        return {"model": name, "models": {name: found[name]}, "seeds": spread}
+        return {"model": name, "models": {name: found[name]}, "seeds": seeds}
 
     return Artefact(
         name=f"steps-{name}",
@@ -227,6 +223,15 @@ def steps(found: Found, name: str, where: str) -> Artefact:
         summary=lambda data: summary_steps(data["models"]),
         rooms=ROOMS,
     )
+
+
+def by_seed(found: Found) -> dict[str, Data]:
+    """What the summary compares, by training seed."""
+    return {
+        seed: {"r2": found[seed]["solvers"]["richardson"]["r2"], "won": found[seed]["won"]["richardson"]}
+        for seed in SEEDS
+        if seed in found
+    }
 
 
 def draw_steps(data: Data) -> Figure:

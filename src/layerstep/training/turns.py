@@ -25,8 +25,8 @@ def take_turns(
 ) -> list[int]:
     """Advance every training to its end, or until time is up: then they are closed, and their indices returned.
 
-    `on_end` is told the index of each that ended, and the error that ended it, if any. A training waits while it
-    may not go; one of them must be free to go at any time.
+    `on_end` is told the index of each that ended, and the error that ended it, if any: one that has diverged may say
+    so only when it is closed. A training waits while it may not go; one of them must be free to go at any time.
     """
     streams = [torch.cuda.Stream() if torch.cuda.is_available() else None for _ in trainings]
     going = dict(enumerate(trainings))
@@ -43,7 +43,13 @@ def take_turns(
                 error = found
             del going[index]
             on_end(index, error)
+    late = []
     for index, training in going.items():
-        with torch.cuda.stream(streams[index]):
-            training.close()
-    return list(going)
+        try:
+            with torch.cuda.stream(streams[index]):
+                training.close()
+        except LayerstepError as error:  # the others still have checkpoints to write
+            on_end(index, error)
+        else:
+            late.append(index)
+    return late

@@ -255,9 +255,11 @@ def test_what_must_not_matter_does_not_matter(variant):
         torch.testing.assert_close(other, value[: len(other)], rtol=1e-9, atol=1e-9, msg=what)
 
 
-def test_no_examples_predict_zero():
-    network = construct(2, 5, 1.0, 0.1, L=3, scheme="compact")
-    assert network.predict(np.zeros((0, 2)), np.zeros(0), np.ones((2, 2))).value.tolist() == [0, 0]
+@variants
+def test_no_examples_predict_zero(variant):
+    network = construct(2, 5, 1.0, 0.1, L=3, **variant)
+    prediction = network.predict(np.zeros((0, 2)), np.zeros(0), np.ones((2, 2)))
+    assert prediction.value.tolist() == prediction.bound.tolist() == [0, 0]
 
 
 def test_blocks_that_differ_in_coefficients_share_their_storage():

@@ -119,6 +119,7 @@ class Pass:
                 for head in self.program.heads[id(block.attention)]
                 for values in (head.W_V.read(self.Z),)
                 for kind, span in self.spans.items()
+                if span.stop > span.start  # of no tokens there is no softmax
             ]
             for update in updates:
                 self._add(*update)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import numbers
-import sys
+from dataclasses import fields
 from typing import Any
 
 
@@ -31,12 +32,20 @@ def require_choice(argument: str, value: object, choices, remedy: str = "") -> N
     require(value in list(choices), argument, repr(value), f"one of {names}", remedy)
 
 
+def as_float(value: Any) -> float:
+    """`value` as a float, infinite where it is too large for one; NaN, which no comparison passes, for no number."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+
+
 def require_positive(**values: Any) -> None:
     """Raise InputError unless every named value is a finite number above 0."""
     for name, value in values.items():
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        inside = number and 0 < value <= sys.float_info.max  # type: ignore[operator]
-        require(inside, name, repr(value), "a finite number above 0")
+        require(0 < as_float(value) < math.inf, name, repr(value), "a finite number above 0")
 
 
 def require_square(**values: Any) -> None:
@@ -44,7 +53,7 @@ def require_square(**values: Any) -> None:
     require_positive(**values)
     for name, value in values.items():
         allowed = f"from 1e-150 to 1e150, so that {name}² is neither 0 nor infinite"
-        require(1e-150 <= value <= 1e150, name, value, allowed)
+        require(1e-150 <= float(value) <= 1e150, name, value, allowed)
 
 
 def require_count(minimum: int = 1, **values: Any) -> None:
@@ -52,6 +61,14 @@ def require_count(minimum: int = 1, **values: Any) -> None:
     for name, value in values.items():
         whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         require(whole and int(value) >= minimum, name, repr(value), f"an integer of at least {minimum}")
+
+
+def settle_numbers(value: Any) -> None:
+    """Give the checked numbers of a frozen dataclass the types of their defaults: JSON files take none of NumPy's."""
+    for each in fields(value):
+        kind = type(each.default)
+        if kind in (int, float):
+            object.__setattr__(value, each.name, kind(getattr(value, each.name)))
 
 
 def find_device(device: Any = None) -> Any:

@@ -38,6 +38,21 @@ def test_what_is_saved_is_what_is_loaded(arguments, dtype, tmp_path):
 
 
 @networks
+def test_numbers_of_numpy_make_the_same_network_and_file(arguments, tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as for a user
+    theirs = {
+        name: np.int64(value) if isinstance(value, int) else np.float32(value) if isinstance(value, float) else value
+        for name, value in ({"d": 2, "N": 6, "v": 0.5, "lam": 0.75, "heads": 2, "rho": None} | arguments).items()
+    }
+    # What float32 holds of 0.05 is another number: compared with the network of what was given.
+    given = {name: value.item() if isinstance(value, np.generic) else value for name, value in theirs.items()}
+    network, again = construct(**given), load(save(construct(**theirs), tmp_path / "network.safetensors"))
+    assert again.arguments == network.arguments
+    assert all(type(value) in (int, float, str, type(None)) for value in construct(**theirs).arguments.values())
+    assert all(torch.equal(a, b) for a, b in zip(network.parameters(), again.parameters(), strict=True))
+
+
+@networks
 def test_a_state_dict_carries_the_weights(arguments):
     network = construct(2, 6, 1.0, 0.6, **arguments)
     other = construct(2, 6, 1.0, 0.6, **arguments)
@@ -56,7 +71,9 @@ def test_the_plain_model_computes_the_same(arguments, tmp_path):
         torch.testing.assert_close(
             model.predict(x, y, queries), network.predict(x, y, queries).value, rtol=1e-9, atol=1e-9
         )
-    if network.scheme.flexible:  # a shift that would cost all digits of the logits
+    if network.scheme.flexible:
+        assert model.predict(x[:0], y[:0], xq).tolist() == [0] * len(xq)
+        # A shift that would cost all digits of the logits.
         shifted = model.predict(x + 1e8, y, xq + 1e8)
         torch.testing.assert_close(shifted, network.predict(x + 1e8, y, xq + 1e8).value, rtol=1e-9, atol=1e-9)
     kinds = {type(module).__module__.split(".")[0] for module in model.modules() if not list(module.children())}

@@ -211,6 +211,32 @@ def test_a_kernel_that_is_none_is_refused_in_words(name, monkeypatch):
         ls.Task(kernel="mine")
 
 
+LAWS_THAT_ARE_NONE = {
+    "one argument": (lambda z: z, "It raised TypeError"),
+    "numpy": (lambda z, s: z.numpy(), r"gives ndarray for z of shape \[2, 7, 5\]"),
+    "norms": (lambda z, s: z.norm(dim=-1), r"gives \[2, 7\] for z of shape \[2, 7, 5\] and \[7\] for \[7, 5\]"),
+    "no batches": (lambda z, s: z.reshape(-1, 5), r"gives \[14, 5\]"),
+    "infinite": (lambda z, s: z / 0, "NaN or infinite"),
+    "nan in the tails": (lambda z, s: torch.atanh(z / 3), "NaN or infinite"),
+    "whole numbers": (lambda z, s: z.long(), "torch.int64 for float64"),
+    "always double": (lambda z, s: z.double(), "torch.float64 for float32"),
+}
+
+
+@pytest.mark.parametrize("name", LAWS_THAT_ARE_NONE)
+def test_a_law_that_is_none_is_refused_in_words(name, monkeypatch):
+    law, words = LAWS_THAT_ARE_NONE[name]
+    monkeypatch.setitem(ls.INPUTS, "mine", law)
+    with pytest.raises(ls.InputError, match=f"inputs = 'mine'.*{words}"):
+        ls.Task(inputs="mine")
+
+
+def test_a_law_of_ones_own_is_sampled(monkeypatch):
+    monkeypatch.setitem(ls.INPUTS, "mine", lambda z, s: z.sign().add_(s * z))
+    x = ls.sample(ls.Task(inputs="mine", input_std=0.1, d=1, N=3), 20, seed=0).x
+    assert ((x.abs() > 1) & (x.abs() < 1.5)).all()
+
+
 def test_prompts_and_paths_are_shown_in_a_line():
     prompts = ls.sample(ls.Task(N=4), 3, seed=0)
     assert repr(prompts) == "Prompts(B=3, N=4, d=5, torch.float64, cpu, f known)"

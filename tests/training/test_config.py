@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -50,6 +51,21 @@ def test_a_run_survives_json_and_keeps_its_identity(run):
     assert run.override(seed=run.seed + 1).identity != run.identity
 
 
+def test_numbers_of_numpy_are_numbers(monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as for a user
+    scalars = {"seed": 3, "steps": 640, "clip": 2.0, "beta1": 0.5, "weight_decay": 0.0, "layers": 2, "d": 3, "v": 0.5}
+    run = Run().override(**scalars)
+    theirs = {name: (np.int64 if isinstance(value, int) else np.float32)(value) for name, value in scalars.items()}
+    again = Run().override(**theirs)
+    assert again == run
+    assert again.identity == run.identity
+    assert Run.from_dict(json.loads(json.dumps(again.to_dict()))) == run
+
+
+def test_whole_numbers_and_floats_of_one_value_are_one_run():
+    assert Run(clip=1, lr_final=1, lr=1).identity == Run(clip=1.0, lr_final=1.0, lr=1.0).identity
+
+
 def test_scalars_are_changed_wherever_they_live():
     run = Run().override(lr=0.5, layers=2, inputs="uniform", v=2.0)
     assert (run.lr, run.model.layers, run.task.inputs, run.task.v) == (0.5, 2, "uniform", 2.0)
@@ -65,6 +81,9 @@ def test_scalars_are_changed_wherever_they_live():
         (lambda: Run(lr=0.0), "lr = 0.0"),
         (lambda: Run(steps=10, warmup=10), "warmup = 10: must be below steps = 10"),
         (lambda: Run(beta2=1.0), "beta2 = 1.0"),
+        (lambda: Run(beta1="0.9"), "beta1 = '0.9': must be a number of at least 0 and below 1"),
+        (lambda: Run(weight_decay="0"), "weight_decay = '0': must be a finite number of at least 0"),
+        (lambda: Run(weight_decay=float("inf")), "weight_decay = inf: must be a finite number"),
         (lambda: Run(seed=-1), "seed = -1"),
         (lambda: Run(precision="half"), "precision = 'half': must be one of bfloat16"),
         (lambda: Run(task=Task(d=1, sigma=1e-4)), r"sigma = 0.0001: must be at least 0.0044 .* or precision = float64"),
@@ -77,6 +96,7 @@ def test_scalars_are_changed_wherever_they_live():
         (lambda: Run().override(depth=3), "depth is no scalar of a run. There are: steps"),
     ],
 )
-def test_mistakes_are_refused_in_one_sentence(make, words):
+def test_mistakes_are_refused_in_one_sentence(make, words, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as for a user
     with pytest.raises(InputError, match=words):
         make()

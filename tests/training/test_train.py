@@ -160,6 +160,16 @@ def test_what_is_no_precision_or_size_is_refused_in_words(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "options", [{"snapshots": 0.5}, {"snapshots": ["a"]}, {"snapshots": [1.0]}, {"checkpoint_seconds": "60"}], ids=str
+)
+def test_what_is_no_fraction_or_time_is_refused_in_words(tmp_path, options, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as for a user
+    with pytest.raises(InputError, match=f"{next(iter(options))} = .*: must be a"):
+        train(RUN, tmp_path / "out", device="cpu", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_one_folder_is_one_run_at_a_time(tmp_path):
     pytest.importorskip("fcntl")
     first = training(RUN, tmp_path, device="cpu")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 import warnings
 from typing import Any
 
@@ -16,7 +15,15 @@ from layerstep.construction.exact import Exact
 from layerstep.construction.network import Construction
 from layerstep.construction.paper import plan
 from layerstep.construction.scheme import depth_and_sink
-from layerstep.errors import find_device, require, require_choice, require_count, require_positive, require_square
+from layerstep.errors import (
+    as_float,
+    find_device,
+    require,
+    require_choice,
+    require_count,
+    require_positive,
+    require_square,
+)
 
 SCHEMES = ("paper", "exact", "compact")
 # Where no error is asked for, the sink leaks this fraction: below what float64 rounding does to the same numbers.
@@ -61,9 +68,8 @@ def construct(
 
     An option that the scheme does not read is refused, but for B_x.
     """
-    arguments = {name: value for name, value in locals().items() if name not in ("dtype", "device")}
     device = find_device(device)
-    require_count(d=d, N=N)
+    require_count(d=d, N=N, heads=heads)
     require_square(v=v)
     require_positive(lam=lam)
     optional = {"B_x": B_x, "B_y": B_y, "eps": eps, "error": error, "eta": eta, "c": c}
@@ -71,6 +77,13 @@ def construct(
     require_choice("scheme", scheme, SCHEMES)
     if L is not None:
         require_count(L=L)
+    require(rho is None or 0 <= as_float(rho) < math.inf, "rho", repr(rho), "a finite number of at least 0")
+    # NumPy's numbers are welcome, but weights and files are made of Python's.
+    d, N, heads, L = int(d), int(N), int(heads), None if L is None else int(L)
+    v, lam, rho = float(v), float(lam), None if rho is None else float(rho)
+    B_x, B_y, eps, error, eta, c = (None if value is None else float(value) for value in optional.values())
+    arguments = {"d": d, "N": N, "v": v, "lam": lam, "B_x": B_x, "B_y": B_y, "scheme": scheme, "eps": eps}
+    arguments |= {"error": error, "eta": eta, "c": c, "L": L, "rho": rho, "heads": heads}
     ok = isinstance(dtype, torch.dtype) and dtype.is_floating_point
     require(ok, "dtype", repr(dtype), "a floating-point type of torch")
     u = torch.finfo(dtype).eps / 2
@@ -153,12 +166,6 @@ def _sink_scheme(
             ),
             Precondition(
                 scheme != "exact" or heads in (1, 2), f"heads = {heads}", "1 or 2", "2 heads need half the blocks."
-            ),
-            Precondition(
-                scheme != "exact" or rho is None or (isinstance(rho, numbers.Real) and 0 <= float(rho) < math.inf),
-                f"rho = {rho!r}",
-                "a finite number of at least 0",
-                "Leave it out.",
             ),
             *unread,
         ],

@@ -5,12 +5,15 @@ Every law is written as a map of standard normal draws z, so that one stream of 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from layerstep.errors import InputError, require
 
 Points = Float[Tensor, "*batch d"]
 InputLaw = Callable[[Tensor, float], Tensor]
@@ -32,3 +35,24 @@ def gaussian(z: Points, input_std: float) -> Points:
 
 
 INPUTS: dict[str, InputLaw] = {"sphere": sphere, "uniform": uniform, "gaussian": gaussian}
+
+
+@functools.lru_cache(maxsize=1024)
+def require_law(name: str, law: InputLaw, d: int, input_std: float) -> None:
+    """Raise InputError unless a law of the user's is one, on a few normals: the shape and type of z, finite."""
+    if law in (sphere, uniform, gaussian):
+        return
+    z = torch.special.ndtri(torch.linspace(0.001, 0.999, 14 * d, dtype=torch.float64)).view(2, 7, d)
+    wanted = "a function of standard normals z [.., d] and input_std whose values have the shape of z and are finite"
+    try:
+        wide, flat, single = (law(normals.clone(), input_std) for normals in (z, z[0], z.float()))
+    except Exception as error:
+        raise InputError(f"inputs = {name!r}: must be {wanted}. It raised {type(error).__name__}: {error}") from error
+    shapes = [list(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in (wide, flat, single)]
+    told = f"{name!r}, which gives {shapes[0]} for z of shape {[2, 7, d]} and {shapes[1]} for {[7, d]}"
+    require(shapes == [[2, 7, d], [7, d], [2, 7, d]], "inputs", told, wanted)
+    kept = (wide.dtype, single.dtype) == (torch.float64, torch.float32)
+    told = f"{name!r}, which gives {wide.dtype} for float64 and {single.dtype} for float32"
+    require(kept, "inputs", told, "a function that keeps the precision of z", "Make its constants with z.new_tensor.")
+    finite = bool(wide.isfinite().all() and single.isfinite().all())
+    require(finite, "inputs", f"{name!r}, which gives NaN or infinite values", wanted)

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require_choice, require_count, require_square
-from layerstep.tasks.inputs import INPUTS
+from layerstep.errors import require_choice, require_count, require_square, settle_numbers
+from layerstep.tasks.inputs import INPUTS, require_law
 from layerstep.tasks.kernels import KERNELS, log_gaussian, require_kernel
 
 
@@ -34,9 +34,8 @@ class Task:
         require_choice("kernel", self.kernel, KERNELS, "In Python, ls.KERNELS takes a kernel of your own.")
         require_count(d=self.d, N=self.N)
         require_square(v=self.v, sigma=self.sigma, input_std=self.input_std)
-        # NumPy's numbers are welcome, but a task goes into JSON files.
-        for name, kind in {"d": int, "N": int, "v": float, "sigma": float, "input_std": float}.items():
-            object.__setattr__(self, name, kind(getattr(self, name)))
+        settle_numbers(self)
+        require_law(self.inputs, INPUTS[self.inputs], self.d, self.input_std)
         require_kernel(self.kernel, KERNELS[self.kernel], self.d, self.v)
 
     @property

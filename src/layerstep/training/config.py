@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 import torch
 
-from layerstep.errors import InputError, require, require_choice, require_count, require_positive
+from layerstep.errors import (
+    InputError,
+    as_float,
+    require,
+    require_choice,
+    require_count,
+    require_positive,
+    settle_numbers,
+)
 from layerstep.files import digest
 from layerstep.tasks import Task
 from layerstep.tasks.prompts import normals
@@ -40,6 +48,7 @@ class Model:
             f"divisible by heads = {self.heads}",
             f"Try width = {self.heads * max(1, round(self.width / self.heads))}.",
         )
+        settle_numbers(self)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -90,9 +99,12 @@ class Run:
         require(self.warmup < self.steps, "warmup", self.warmup, f"below steps = {self.steps}")
         require_positive(lr=self.lr, lr_final=self.lr_final, eps=self.eps, clip=self.clip)
         for name in ("beta1", "beta2"):
-            require(0 <= getattr(self, name) < 1, name, getattr(self, name), "at least 0 and below 1")
-        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
+            value = getattr(self, name)
+            require(0 <= as_float(value) < 1, name, repr(value), "a number of at least 0 and below 1")
+        finite = 0 <= as_float(self.weight_decay) < math.inf
+        require(finite, "weight_decay", repr(self.weight_decay), "a finite number of at least 0")
         require_choice("precision", self.precision, PRECISION)
+        settle_numbers(self)
         self._require_noise()
 
     def _require_noise(self) -> None:

@@ -75,7 +75,7 @@ class GPT(Pretrained, nn.Module):
     def __init__(self, model: Model, d: int = 5, N: int = 40) -> None:
         super().__init__()
         require_count(d=d, N=N)
-        self.model, self.d, self.N = model, d, N
+        self.model, self.d, self.N = model, int(d), int(N)
         self.read_in = nn.Linear(d, model.width)
         self.positions = nn.Parameter(torch.zeros(2 * (N + 1), model.width))
         self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))

@@ -10,14 +10,14 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path as FilePath
 from typing import Any, ParamSpec
 
 import torch
 from torch import Tensor
 
-from layerstep.errors import FileError, InputError, LayerstepError, find_device, require
+from layerstep.errors import FileError, InputError, LayerstepError, as_float, find_device, require
 from layerstep.files import held, provenance, read_json, write_json, write_text
 from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
 from layerstep.training.config import Run
@@ -62,8 +62,9 @@ def training(
     """
     runs = [run] if isinstance(run, Run) else list(run)
     require_stackable(runs)
-    require(checkpoint_seconds >= 0, "checkpoint_seconds", checkpoint_seconds, "at least 0")
-    require(all(0 < f < 1 for f in snapshots), "snapshots", list(snapshots), "fractions between 0 and 1")
+    require(as_float(checkpoint_seconds) >= 0, "checkpoint_seconds", repr(checkpoint_seconds), "a number of at least 0")
+    fractions = isinstance(snapshots, Iterable) and all(0 < as_float(f) < 1 for f in snapshots)
+    require(fractions, "snapshots", repr(snapshots), "a list of fractions between 0 and 1")
     where = find_device(device)
     folder = FilePath(out)
     folders = [folder] if isinstance(run, Run) else [folder / each.name for each in runs]

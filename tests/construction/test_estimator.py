@@ -65,6 +65,21 @@ def test_the_papers_scheme_works_where_it_fits():
         estimator.predict(100 * np.ones((1, 1)))
 
 
+def test_the_papers_scheme_answers_queries_within_the_B_x_it_is_given():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (6, 1)), rng.uniform(-1, 1, 6)
+    query = 1.5 * np.abs(X).max(keepdims=True)
+    paper = TransformerKRR(v=3.0, lam=6.0, scheme="paper", error=0.4, scale=False)
+    with pytest.raises(InputError, match=r"Construct with a larger B_x"):
+        paper.fit(X, y).predict(query)
+    oracle = KernelRidge(alpha=6.0, kernel="rbf", gamma=1 / 18).fit(X, y - y.mean())
+    value, bound = paper.set_params(B_x=1.5).fit(X, y).predict(query, return_bound=True)
+    assert np.abs(value - oracle.predict(query) - y.mean()) <= bound
+    for too_small in (0.01, -1.0, "large"):
+        with pytest.raises(InputError, match=f"B_x = {too_small!r}: must be at least .*, as the scaled examples have"):
+            paper.set_params(B_x=too_small).fit(X, y)
+
+
 def test_it_takes_part_in_pipelines_and_searches():
     X, y, X_new, y_new = problem(40)
     search = GridSearchCV(

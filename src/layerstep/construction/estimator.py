@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from layerstep.construction.construct import construct
+from layerstep.errors import as_float, require
 
 
 class TransformerKRR(RegressorMixin, BaseEstimator):
@@ -22,11 +23,12 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
     error   guaranteed distance to exact kernel ridge regression, in units of the largest |y - mean y|
     scale   centre the inputs and divide each by its standard deviation times √d, so that v = 1 suits any d. Labels are
             always centred, and divided by the largest: the network never sees more than |y| = 1.
+    B_x     largest norm of a scaled input, example or query, that the paper's scheme has to take; None: the examples'
     """
 
-    def __init__(self, v=1.0, lam=0.1, scheme="compact", error=0.01, scale=True):
+    def __init__(self, v=1.0, lam=0.1, scheme="compact", error=0.01, scale=True, B_x=None):
         # scikit-learn's contract: whatever is given is stored as it is, and looked at in `fit`.
-        self.v, self.lam, self.scheme, self.error, self.scale = v, lam, scheme, error, scale
+        self.v, self.lam, self.scheme, self.error, self.scale, self.B_x = v, lam, scheme, error, scale, B_x
 
     def fit(self, X, y) -> TransformerKRR:
         X, y = map(np.asarray, validate_data(self, X, y, y_numeric=True, dtype=np.float64))
@@ -41,12 +43,15 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         self.y_mean_ = float(y.mean())
         self.y_scale_ = float(np.abs(y - self.y_mean_).max()) or 1.0
         self.x_, self.y_ = self._scaled(X), (y - self.y_mean_) / self.y_scale_
+        largest = float(np.linalg.norm(self.x_, axis=1).max()) or 1.0
+        B_x = largest if self.B_x is None else self.B_x
+        require(as_float(B_x) >= largest, "B_x", repr(B_x), f"at least {largest}, as the scaled examples have")
         self.network_ = construct(
             d,
             len(X),
             self.v,
             self.lam,
-            B_x=float(np.linalg.norm(self.x_, axis=1).max()) or 1.0,
+            B_x=B_x,
             B_y=1.0,
             scheme=self.scheme,
             error=self.error,

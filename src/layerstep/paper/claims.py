@@ -226,12 +226,14 @@ def _less(words: str, a: Data, b: Data, of: Callable[[Data], float], models: Fou
     return words + _seeds(chance), difference > 0 if abs(difference) > chance else None
 
 
-def _by_chance(models: Found, of: Callable[[Data], float]) -> float:
-    return by_chance([of(models[name]) for name in SEEDS if name in models])
+def _by_chance(models: Found, of: Callable[[Data], float], comparisons: int = 1) -> float:
+    return by_chance([of(models[name]) for name in SEEDS if name in models], comparisons)
 
 
-def _seeds(chance: float) -> str:
-    return f"; two seeds differ by up to {chance:.3g}" if isfinite(chance) else "; how far two seeds differ is unknown"
+def _seeds(chance: float, comparisons: int = 1) -> str:
+    if not isfinite(chance):
+        return "; how far two seeds differ is unknown"
+    return f"; two seeds differ by up to {chance:.3g}" + (f" in {comparisons} comparisons" if comparisons > 1 else "")
 
 
 def _softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
@@ -288,10 +290,10 @@ def _heads(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     heads = ", ".join(name.removeprefix("heads-") for name in names)
     length = _length(_steps(models, usual))
     for what, of, shown in (("error over exact KRR", _over_krr, _over_words), ("R²", _r2, _r2_words)):
-        chance = _by_chance(models, of)
+        chance = _by_chance(models, of, comparisons=len(names))
         differs = any(abs(of(models[name]) - of(models[usual])) > chance for name in names)
         words = f"{what} with {heads} and 8 heads{length}: {', '.join(shown(models[name]) for name in there)}"
-        yield words + _seeds(chance), False if differs else None
+        yield words + _seeds(chance, len(names)), False if differs else None
 
 
 def _width(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:

@@ -61,16 +61,15 @@ PROTOCOL: dict[str, tuple[str, float]] = {
 }
 
 
-#: Student's t, 97.5 %, for 1 to 9 degrees of freedom.
-T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-
-
-def by_chance(seeds: Sequence[float]) -> float:
-    """t s √2: 95 % of the differences between two runs that differ in their seed alone are smaller; infinite where
-    no spread is known (one seed, or one without a number). `seeds` are the values of a number by seed."""
+def by_chance(seeds: Sequence[float], comparisons: int = 1) -> float:
+    """t s √2, with Student's t: 95 % of the differences between two runs that differ in their seed alone are less; of
+    several `comparisons` all are, in 95 % (Bonferroni). `seeds` are the values of a number by seed; infinite where no
+    spread is known (one seed, or one without a number)."""
     if len(seeds) < 2 or not all(map(isfinite, seeds)):
         return inf
-    return T[min(len(seeds), len(T) + 1) - 2] * stdev(seeds) * sqrt(2)
+    from scipy.special import stdtrit  # here: training runs, which import this file, need no SciPy
+
+    return float(stdtrit(len(seeds) - 1, 1 - 0.025 / comparisons)) * stdev(seeds) * sqrt(2)
 
 
 @dataclass(frozen=True, kw_only=True)

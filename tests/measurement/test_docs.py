@@ -61,7 +61,7 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     exec(blocks[1], names)
     assert asked == [38_400]
     assert names["verdict"].label_tests is not None
-    names["model"] = Theirs()
+    names["model"] = Theirs().eval()
     exec(blocks[2], names)
     assert names["verdict"].overall.layers == (1, 2, 3)
     capsys.readouterr()

@@ -1,5 +1,8 @@
 """Probes recover what is linear in the hidden states, and any model can be read."""
 
+from inspect import unwrap  # past the tests' own check of types
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -14,7 +17,7 @@ TASK = ls.Task(N=6, d=3)
 
 
 def small_gpt() -> GPT:
-    model = GPT(Model(layers=2, heads=2, width=16), d=3, N=6).initialise(seed=1).double()
+    model = GPT(Model(layers=2, heads=2, width=16), d=3, N=6).initialise(seed=1).double().eval()
     with torch.no_grad():  # larger weights than at initialisation: every site carries information
         for parameter in model.parameters():
             parameter.mul_(3)
@@ -136,6 +139,73 @@ def test_hooks_read_the_same_states_as_the_model_reports():
     torch.testing.assert_close(tokens + rest, own[1])
 
 
+class Looped(nn.Module):
+    """One block applied four times, x <- x + block(x): its name is `block`, and h.0 to h.3; inner adds in place."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.read_in = nn.Linear(3, 8)
+        self.block = Step(dropout)
+        self.h = nn.ModuleList([self.block] * 4)
+        self.idle = nn.Linear(8, 8)
+
+    def forward(self, tokens):
+        x = self.read_in(tokens)
+        for block in self.h:
+            x = block(x)
+        return x
+
+
+class Step(nn.Module):
+    def __init__(self, dropout: float):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        x += self.dropout(torch.tanh(self.linear(x)))
+        return x
+
+
+def hooked(model, *modules):
+    return Hooked(model=model, inputs=lambda p: interleave(p.x, p.y), modules=modules)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("names", "sites"),
+    [
+        (["block"] * 4, ("block #1", "block #2", "block #3", "block #4")),
+        (["h.0", "h.1", "h.2", "h.3"], ("h.0", "h.1", "h.2", "h.3")),
+    ],
+)
+def test_every_call_of_a_looped_block_is_a_site_of_its_own_also_when_it_adds_in_place(names, sites):
+    model = Looped().eval()
+    prompts = ls.sample(TASK, 4, seed=1)
+    reader = hooked(model, "read_in", *names)
+    assert reader.sites == ("read_in", *sites)
+    x = model.read_in(interleave(prompts.x, prompts.y).float())
+    by_hand = [x]
+    for _ in range(4):
+        by_hand.append(by_hand[-1] + torch.tanh(model.block.linear(by_hand[-1])))
+    for state, expected in zip(reader.states(prompts), by_hand, strict=True):
+        torch.testing.assert_close(state, expected[:, ::2])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: hooked(Looped().eval(), "block"), r"calls of block in one pass = 4: must be 1.*Name it once for each"),
+        (lambda: hooked(Looped().eval(), "block", "h.1"), "calls of block in one pass = 4: must be 2"),
+        (lambda: hooked(Looped().eval(), "idle"), "calls of idle in one pass = 0: must be 1.*Name a module the model"),
+        (lambda: hooked(Looped(dropout=0.1), "read_in"), r"is in training mode.*Call model\.eval\(\) first"),
+    ],
+)
+def test_states_that_are_not_one_a_site_are_refused_in_words(make, words):
+    with pytest.raises(ls.InputError, match=words):
+        make().states(ls.sample(TASK, 4, seed=1))
+
+
 def test_a_hugging_face_model_is_read_in_three_lines():
     from transformers import GPT2Config, GPT2Model
 
@@ -232,11 +302,19 @@ def test_a_hooked_model_is_checked_whatever_its_inputs_close_over(inputs):
         (lambda: nn.Linear(2, 2), "Wrap it"),
         (lambda: ls.construct(3, 6, 1.0, 0.1, scheme="compact", L=2), "model.path"),
         (lambda: Hooked(model=small_gpt(), inputs=lambda p: p, modules=["nothing"]), "no module 'nothing'"),
+        (lambda: hooked(small_gpt()), r"modules = \(\): must be a list with the names"),
+        (lambda: Hooked(model=small_gpt(), inputs=lambda p: p, modules="h.0"), "modules = 'h.0': must be a list"),
     ],
 )
 def test_models_that_cannot_be_read_are_refused_in_words(make, words):
     with pytest.raises(ls.InputError, match=words):
         probe(make(), TASK, prompts=8)
+
+
+def test_numpy_numbers_are_saved_as_numbers(tmp_path):
+    fitted = unwrap(probe)(small_gpt(), TASK, prompts=np.int64(16), batch=np.int32(8), seed=np.int64(3))
+    fitted.save(tmp_path / "probes.safetensors")
+    assert Probes.load(tmp_path / "probes.safetensors", small_gpt()).facts["seed"] == 3
 
 
 def test_a_rate_that_is_none_is_refused_in_words():

@@ -127,8 +127,10 @@ def probe(
     approximation of the same minimum.
     """
     require_count(prompts=prompts, batch=batch)
+    require_count(0, seed=seed)
     require_positive(lr=lr)
     require_choice("method", method, ["least-squares", "gradient"])
+    prompts, batch, seed = int(prompts), int(batch), int(seed)  # NumPy's numbers do not go into JSON
     reader = reader_of(model)
 
     def draw(index: int) -> Prompts:

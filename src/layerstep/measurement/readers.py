@@ -77,9 +77,10 @@ class GPTReader:
 class Hooked:
     """Any module: `inputs(prompts)` is what it is called with (a tensor, a tuple or a dict), `modules` name the sites.
 
-    What `inputs` gives is brought to the precision and the device of the model. The output of a named module (the first
-    one, when there are several) must be [B, T, W]; `tokens` picks the x tokens out of T, by default every second one
-    from the first, as in x_1, y_1, x_2, ...
+    What `inputs` gives is brought to the precision and the device of the model, which must be in evaluation mode. The
+    output of a named module (the first one, when there are several) must be [B, T, W]; `tokens` picks the x tokens out
+    of T, by default every second one from the first, as in x_1, y_1, x_2, ... A module that is called k times in one
+    pass, as the block of a looped transformer, is named k times: its sites are its calls, in order.
     """
 
     model: nn.Module
@@ -88,17 +89,29 @@ class Hooked:
     tokens: slice | Sequence[int] = field(default_factory=lambda: slice(0, None, 2))
 
     def __post_init__(self) -> None:
-        known = dict(self.model.named_modules())
-        for name in self.modules:
+        names = self.modules
+        ok = not isinstance(names, str) and len(names) > 0
+        require(ok, "modules", repr(names), "a list with the names of one module or more")
+        known = self._known
+        for name in names:
             if name not in known:
                 near = [other for other in known if other.split(".")[-1] == name.split(".")[-1]][:4]
                 hint = f" Did you mean {', '.join(near)}?" if near else ""
                 raise InputError(f"modules: the model has no module {name!r}.{hint} See model.named_modules().")
-        require(len(self.modules) > 0, "modules", "[]", "the names of one module or more")
+
+    @property
+    def _known(self) -> dict[str, nn.Module]:
+        """All modules by name; one that is shared has several."""
+        return dict(self.model.named_modules(remove_duplicate=False))
 
     @property
     def sites(self) -> tuple[str, ...]:
-        return tuple(self.modules)
+        """The names, numbered where one is given several times: block #1, block #2, ..."""
+        names = list(self.modules)
+        return tuple(
+            f"{name} #{names[: index + 1].count(name)}" if names.count(name) > 1 else name
+            for index, name in enumerate(names)
+        )
 
     @property
     def stages(self) -> tuple[float, ...]:
@@ -106,15 +119,25 @@ class Hooked:
 
     @torch.no_grad()
     def states(self, prompts: Prompts) -> list[Tensor]:
-        known = dict(self.model.named_modules())
+        if any(module.training for module in self.model.modules()):
+            raise InputError(
+                "model: is in training mode, in which dropout is random and reading changes batch statistics. "
+                "Call model.eval() first."
+            )
         given = _as_input(self.model, self.inputs(prompts))
-        with _recorded([known[name] for name in self.modules]) as outputs:
+        modules = [self._known[name] for name in self.modules]
+        with _recorded(modules) as calls:
             if isinstance(given, dict):
                 self.model(**given)
             else:
                 self.model(*given) if isinstance(given, tuple) else self.model(given)
+        for name, module in zip(self.modules, modules, strict=True):
+            made, named = len(calls[module]), modules.count(module)
+            remedy = "Name it once for each call: each is a site." if made else "Name a module the model uses."
+            require(made == named, f"modules: calls of {name} in one pass", made, f"{named}, as often as named", remedy)
         states = []
-        for name, output in zip(self.modules, outputs, strict=True):
+        for name, module in zip(self.sites, modules, strict=True):
+            output = calls[module].pop(0)
             shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
             require(isinstance(output, Tensor) and output.ndim == 3, f"output of {name}", shape, "[B, T, W]")
             picked = output[:, self.tokens]
@@ -170,17 +193,15 @@ def in_float64(reader: Reader) -> Reader:
 
 
 @contextmanager
-def _recorded(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
-    """The outputs of modules during the calls inside, in the order of `modules`."""
-    outputs: list[Any] = [None] * len(modules)
+def _recorded(modules: Sequence[nn.Module]) -> Iterator[dict[nn.Module, list[Any]]]:
+    """The outputs of every module in the calls inside, one a call; copies, for the model may go on to change them."""
+    outputs: dict[nn.Module, list[Any]] = {module: [] for module in modules}
 
-    def record(index: int):
-        def hook(module: nn.Module, arguments: Any, output: Any) -> None:
-            outputs[index] = output[0] if isinstance(output, tuple) else output
+    def hook(module: nn.Module, arguments: Any, output: Any) -> None:
+        output = output[0] if isinstance(output, tuple) else output
+        outputs[module].append(output.clone() if isinstance(output, Tensor) else output)
 
-        return hook
-
-    handles = [module.register_forward_hook(record(index)) for index, module in enumerate(modules)]
+    handles = [module.register_forward_hook(hook) for module in outputs]
     try:
         yield outputs
     finally:

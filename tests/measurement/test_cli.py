@@ -114,6 +114,16 @@ def test_probes_of_another_model_are_one_line_and_status_2(saved, tmp_path, caps
     assert "other weights" in capsys.readouterr().err
 
 
+def test_probes_of_another_task_are_one_line_and_status_2(tmp_path, capsys):
+    model = GPT(Model(layers=1, heads=2, width=16), d=3, N=6).initialise(seed=1)
+    folder = str(model.save_pretrained(tmp_path / "nameless"))
+    assert main(["probe", folder, "--prompts", "8", "--sequences", "4", "--json", "--sigma", "0.3"]) == 0
+    capsys.readouterr()
+    assert main(["identify", folder, "--sequences", "64"]) == 2
+    error = capsys.readouterr().err
+    assert "probes.safetensors: these probes were fitted on another task: sigma = 0.3 (here 0.05). Fit others" in error
+
+
 def test_the_papers_network_is_judged_at_its_one_context(tmp_path, capsys):
     save = str(tmp_path / "network.safetensors")
     size = ["--scheme", "paper", "--d", "1", "--N", "3", "--lam", "0.3", "--L", "4", "--json"]

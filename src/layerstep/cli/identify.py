@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -121,6 +121,7 @@ def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: s
     place = file or folder / "probes.safetensors"
     if file is not None or place.is_file():
         fitted = Probes.load(place, gpt)
+        _require_task(place, fitted.facts.get("task"), task.to_dict())
     else:
         require_writable(place)
         fitted = probe(gpt, task, prompts=prompts, seed=seed, label=folder.name, progress=show)
@@ -128,3 +129,16 @@ def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: s
     fitted.self_check(sample(task, 4, seed))
     count = fitted.facts.get("prompts")
     return fitted.path, task, f"probes: {place}" + (f", fitted on {count:,} prompts" if count else "")
+
+
+def _require_task(place: Path, theirs: dict[str, Any] | None, ours: dict[str, Any]) -> None:
+    """Raise InputError unless the probes in a file were fitted on this task; older files do not name theirs."""
+    from layerstep.errors import InputError
+
+    differs = {name: value for name, value in (theirs or {}).items() if ours.get(name) != value}
+    if differs:
+        shown = ", ".join(f"{name} = {value} (here {ours.get(name)})" for name, value in differs.items())
+        raise InputError(
+            f"{place}: these probes were fitted on another task: {shown}. Fit others with `layerstep probe`, "
+            "and name their file with its --out and with --probes here."
+        )

@@ -97,7 +97,7 @@ def judge_panel(
         tests = None
         if parts and planted.noise in ("none", "bent"):
             tests = label_tests(planted.rerun, prompts, task, evidence.layers, seed=seed)
-        row = partial(_row, law, seed, planted, evidence, tests)
+        row = partial(_row, law, seed, planted, evidence, tests, rule)
         rows.append(row("overall", planted.solver, judge(evidence, rule, seed=seed)))
         if planted.group == "inside" and planted.solver is not None:
             rows.append(row("removed", None, judge(evidence, rule, without=[planted.solver], seed=seed)))
@@ -119,11 +119,12 @@ def _row(
     planted: Planted,
     evidence: Evidence,
     tests: LabelTests | None,
+    rule: Rule,
     scope: str,
     truth: str | None,
     judged: Judgement,
 ) -> Row:
-    sub = sub_verdict(evidence, judged, seed) if planted.row_sums is not None else None
+    sub = sub_verdict(evidence, judged, rule, seed) if planted.row_sums is not None else None
     return Row(
         name=planted.name,
         group=planted.group,
@@ -272,7 +273,6 @@ def calibrate(
         "vetoes": count_vetoes(test, rule),
         "row_sums": count_row_sums(test, rule),
         "fewer": {few: count(rows[test_seeds[0], few], rule)["overall"] for few in FEWER},
-        "by_law": {law: count([row for row in test if row.law == law], rule)["overall"] for law in laws},
         "limits": {f"{v:g}": count(test, replace(rule, v_limit=v))["overall"] for v in V_LIMITS},
         "confusion": confusion(test, rule),
         "V_quantiles": {

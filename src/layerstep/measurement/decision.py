@@ -109,7 +109,7 @@ def judge(
     names = [f.name for f in evidence.library.families if f.kind not in without]
     kinds = {f.name: f.kind for f in evidence.library.families}
     chosen = torch.tensor([_choose(evidence, name, live) for name in names])  # [A, 2]
-    left, structured = _of_chosen(evidence, chosen)  # [A, L, B]
+    left, structured = of_chosen(evidence, chosen)  # [A, L, B]
     total = evidence.distance.sum(1)
     U, V = left.sum(-1) / total, structured.sum(-1) / total
     E = 1 - (U - V).amin(0)
@@ -192,7 +192,7 @@ def _choose(evidence: Evidence, name: str, live: Bool[Tensor, "L"]) -> tuple[int
     return pick[0], pick[1]
 
 
-def _of_chosen(evidence: Evidence, chosen: Int[Tensor, "A 2"]) -> tuple[Float[Tensor, "A L B"], Float[Tensor, "A L B"]]:
+def of_chosen(evidence: Evidence, chosen: Int[Tensor, "A 2"]) -> tuple[Float[Tensor, "A L B"], Float[Tensor, "A L B"]]:
     """left and structured with the candidate chosen on the half that a sequence is not in."""
     first, second = evidence.halves
     return tuple(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from layerstep.errors import InputError, require, require_count
 from layerstep.measurement.decision import IDENTIFIED, NONE, Judgement, Rule, judge, live_layers
 from layerstep.measurement.evidence import Evidence, Instrument
 from layerstep.measurement.filters import fit_filter, slopes
-from layerstep.measurement.labels import LabelTests, label_tests
+from layerstep.measurement.labels import RERUN, LabelTests, label_tests
 from layerstep.measurement.library import Library, default_contexts, families
 from layerstep.measurement.record import read_record
 from layerstep.measurement.verdict import Verdict, layer_table, sub_verdict
@@ -44,6 +44,8 @@ def identify(
     than the task's are welcome: what is said is about their N.
     """
     require_count(0, seed=seed)
+    seed = int(seed)  # NumPy's numbers are welcome, but a verdict goes into JSON files
+    _require_types(path, rerun)
     rule = rule or Rule(**read_record()["rule"])
     task = replace(task, N=prompts.N)
     require(path.B == prompts.B, "path", f"{path.B} sequences", f"on the prompts given, which are {prompts.B}")
@@ -63,6 +65,7 @@ def identify(
         remarks.append(f"{len(index)} stages: {MOST_STAGES} of them judged, evenly spaced")
         keep = torch.zeros_like(keep)
         keep[chosen] = True
+    tests = None if rerun is None else label_tests(rerun, prompts, task, path.stages[keep], seed=seed)
     if instrument is None:
         instrument = Instrument.prepare(Library.build(prompts, task, contexts, progress))
     evidence = instrument.collect(values[keep], path.stages[keep])
@@ -72,20 +75,19 @@ def identify(
         remarks.append(f"{', '.join(absent)} diverge on these prompts: not in the library, so never the answer")
 
     L = len(evidence.layers)
-    overall = judge(evidence, rule, seed=seed)
-    layers = tuple(judge(evidence, rule, layers=[index], seed=seed) for index in range(L))
+
+    def judged(layers: Sequence[int]) -> Judgement:
+        judgement = judge(evidence, rule, layers=layers, seed=seed)
+        return judgement if tests is None else _withdrawn(judgement, tests)
+
+    overall = judged(range(L))
     windows = range(L - WINDOW + 1) if L > WINDOW else range(0)
-    ranges = tuple(judge(evidence, rule, layers=range(first, first + WINDOW), seed=seed) for first in windows)
-    tests = None if rerun is None else label_tests(rerun, prompts, task, evidence.layers, seed=seed)
-    if tests is not None and vetoed(overall, tests):
-        reason = f"{overall.solver} fits, but half of the usable layers or more are not linear in the labels, as it is"
-        overall = replace(overall, answer=NONE, solver=None, reason=reason)
     return Verdict(
         overall=overall,
-        layers=layers,
-        ranges=ranges,
+        layers=tuple(judged([index]) for index in range(L)),
+        ranges=tuple(judged(range(first, first + WINDOW)) for first in windows),
         table=layer_table(evidence, overall),
-        preconditioner=sub_verdict(evidence, overall, seed),
+        preconditioner=sub_verdict(evidence, overall, rule, seed),
         slopes=slopes(evidence, overall, seed=seed) if overall.fits else None,
         filter=fit_filter(evidence, overall, seed=seed) if overall.fits else None,
         label_tests=tests,
@@ -99,6 +101,14 @@ def identify(
         calibration=read_record(),
         seed=seed,
     )
+
+
+def _require_types(path: object, rerun: object) -> None:
+    """Raise InputError unless `path` is a Path and `rerun` a function; a model itself is none: it gives no path."""
+    made = "Make one with ls.Path(values, stages), or read it off a model with probes.path(prompts)."
+    require(isinstance(path, Path), "path", f"a {type(path).__name__}", "a Path", made)
+    function = rerun is None or (callable(rerun) and not isinstance(rerun, nn.Module))
+    require(function, "rerun", f"a {type(rerun).__name__}", RERUN)
 
 
 def _require_same(library: Library, prompts: Prompts, task: Task) -> None:
@@ -174,3 +184,12 @@ def vetoed(judgement: Judgement, tests: LabelTests) -> bool:
     usable = torch.isin(tests.layers, torch.tensor(judgement.usable, dtype=torch.float64))
     bent = int((tests.additivity[usable] > NONLINEAR).sum())
     return judgement.answer == IDENTIFIED and judgement.solver != "cg" and 2 * bent >= int(usable.sum())
+
+
+def _withdrawn(judgement: Judgement, tests: LabelTests) -> Judgement:
+    """The judgement on a range of layers, its claim withdrawn where the layers are not linear in the labels."""
+    if not vetoed(judgement, tests):
+        return judgement
+    which = "half of the usable layers or more are" if len(judgement.usable) > 1 else "the usable layer is"
+    reason = f"{judgement.solver} fits, but {which} not linear in the labels, as it is"
+    return replace(judgement, answer=NONE, solver=None, reason=reason)

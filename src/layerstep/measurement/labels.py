@@ -15,6 +15,8 @@ from layerstep.solvers import exact
 from layerstep.tasks import Path, Prompts, Task
 from layerstep.tasks.posterior import cholesky
 
+RERUN = "a function from prompts to the path, such as probes.path"  # what `rerun` must be, in words
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelTests:
@@ -22,7 +24,7 @@ class LabelTests:
 
     additivity: rms[Q(y12) - (Q(y1) + Q(y2)) / √2] / rms[P(y12) - KRR(y12)], Q = P - P(0), y12 = (y1 + y2) / √2. The √2
     keeps y12 in distribution. 0 for every solver with fixed coefficients; the nonlinear share of the squared
-    distance to KRR is a² / 2. oddness: rms[(P(y) + P(-y)) / 2] / rms P. at_zero: rms P(0).
+    distance to KRR is a² / 2. oddness: rms[(P(y) + P(-y)) / 2] / rms P. at_zero: rms P(0) in the unit of the labels.
     order: rms change of the prediction at n = N when the context is permuted, over rms[P - KRR]; NaN without n = N.
     """
 
@@ -39,6 +41,7 @@ def label_tests(
 ) -> LabelTests:
     """Run the model on y1, y2, (y1 + y2) / √2, 0, -y1 and on a permuted context, with the inputs of `prompts`.
 
+    y1 and y2 are drawn from the task's law and brought to the root mean square of the labels of `prompts`, their unit.
     `rerun` gives a path at the same contexts each time: all of them, or some.
     """
     prompts = prompts.to(torch.float64, "cpu")
@@ -48,16 +51,19 @@ def label_tests(
     draw = torch.from_numpy(random.standard_normal((2, *prompts.y.shape, 1)))
     y1, y2 = (root @ draw).squeeze(-1)
     both = Prompts(prompts.x, (y1 + y2) / 2**0.5)
+    expected = K.diagonal(dim1=-2, dim2=-1).mean() + task.lam  # E y² under the task's law
+    unit = float((prompts.y.square().mean() / expected).sqrt()) or 1.0  # labels that are all 0 have none
 
     def run(x: Tensor, y: Tensor) -> Path:
-        path = rerun(Prompts(x, y))
+        path = rerun(Prompts(x, unit * y))
+        require(isinstance(path, Path), "rerun", f"a function that gives a {type(path).__name__}", RERUN)
         within = path.B == prompts.B and int(path.contexts.max()) <= prompts.N
         require(within, "rerun", f"{path.B} x {path.N} predictions", "a path on the prompts it is given")
         keep = torch.isin(path.stages, layers)
         require(
             int(keep.sum()) == len(layers), "rerun", f"stages {path.stages.tolist()}", "a path with the same stages"
         )
-        return Path(path.values[keep].to("cpu", torch.float64), layers, path.label, path.contexts)
+        return Path(path.values[keep].to("cpu", torch.float64) / unit, layers, path.label, path.contexts)
 
     paths = [run(prompts.x, y) for y in (y1, y2, both.y, torch.zeros_like(y1), -y1)]
     contexts = paths[0].contexts

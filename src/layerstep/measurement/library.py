@@ -19,7 +19,7 @@ from layerstep.errors import require, require_choice
 from layerstep.files import digest
 from layerstep.solvers import SOLVERS, Chebyshev, Richardson, Solver, exact, solve_all
 from layerstep.solvers.chebyshev import chebyshev_sums
-from layerstep.solvers.system import System
+from layerstep.solvers.system import Batch, System
 from layerstep.tasks import Prompts, Task
 
 #: Where predictions are compared, for N = 40: short contexts must not dominate, as they do in SimE over all n.
@@ -157,6 +157,8 @@ class Library:
         prompts = prompts.to(torch.float64, "cpu")[order]
         contexts = tuple(contexts or default_contexts(prompts.N))
         wanted = families(prompts.N, task.lam)
+        for v in bandwidths:
+            _require_weights(prompts, replace(task, v=v * task.v))
         settings = [(v * task.v, task.lam) for v in bandwidths] + [(task.v, lam * task.lam) for lam in ridges]
         rows = sum(len(f.steps) for f in wanted for v, lam in settings if f.tried_at(v, lam, task))
         table = torch.empty(rows, prompts.B, len(contexts))
@@ -218,6 +220,20 @@ class Library:
         """Two verdicts can be compared only when their libraries have the same hash."""
         grid = [[c.family.name, repr(c.family.solver), c.family.steps, c.v, c.lam] for c in self.candidates]
         return digest([grid, self.contexts, self.task.to_dict()])
+
+
+def _require_weights(prompts: Prompts, task: Task) -> None:
+    """Raise InputError unless the kernel values on these prompts can be weights of averages."""
+    batch = Batch.of(prompts, task)
+    value, total = batch.least_value, batch.least_row_sum
+    require(
+        value >= 0 and total > 0,
+        f"kernel {task.kernel!r}",
+        f"values from {value:.3g} and row sums from {total:.3g} on these prompts",
+        "values of 0 or more with row sums above 0: half of the library divides by such sums",
+        "Use another kernel, or leave out points where it is 0. Single solvers that need no row sums, such as "
+        "ls.GradientDescent(), are compared with ls.match.",
+    )
 
 
 def canonical_order(prompts: Prompts) -> Int[Tensor, "B"]:

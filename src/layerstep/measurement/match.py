@@ -66,21 +66,14 @@ class Match:
         layers, steps = self._between(first, last, self.best_step.mean(0))
         return float(_r2(layers, steps[None])[0])
 
-    def line(self, first: float, last: float, *, seed: int, resamples: int = 1000, of_mean: bool = False) -> Line:
-        """The fit behind `r2`, with its interval. of_mean=True: through argmax_t of the mean cosine instead."""
+    def line(self, first: float, last: float, *, seed: int, resamples: int = 1000) -> Line:
+        """The fit behind `r2`, with its interval."""
         require_count(0, seed=seed)
         require_count(resamples=resamples)
         layers, best = self._between(first, last, self.best_step)
         draws = np.random.default_rng(seed).integers(best.shape[0], size=(resamples, best.shape[0]))
-        if of_mean:
-            keep = torch.isin(self.layers, layers)
-            cosine = self.cosine[keep]
-            centre = self.steps[cosine.mean(-1).nan_to_num(UNKNOWN).argmax(1)]
-            drawn = (cosine[..., torch.from_numpy(draw)].mean(-1).nan_to_num(UNKNOWN) for draw in draws)
-            means = torch.stack([self.steps[mean.argmax(1)] for mean in drawn])
-        else:
-            centre = best.mean(0)
-            means = best[torch.from_numpy(draws)].mean(1)
+        centre = best.mean(0)
+        means = best[torch.from_numpy(draws)].mean(1)
         slope, intercept = np.polyfit(layers.numpy(), centre.numpy(), 1)
         low, high = _r2(layers, means).nanquantile(torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
         r2 = float(_r2(layers, centre[None])[0])

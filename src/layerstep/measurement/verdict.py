@@ -12,10 +12,10 @@ from torch import Tensor
 
 from layerstep.errors import require
 from layerstep.measurement.bootstrap import interval, resamples
-from layerstep.measurement.decision import AMBIGUOUS, NOTHING, RESEMBLES, Judgement, Rule
+from layerstep.measurement.decision import AMBIGUOUS, NOTHING, RESEMBLES, Judgement, Rule, of_chosen
 from layerstep.measurement.evidence import Evidence
 from layerstep.measurement.filters import FilterFit, Slopes
-from layerstep.measurement.labels import LabelTests
+from layerstep.measurement.labels import RERUN, LabelTests
 from layerstep.measurement.match import directions
 from layerstep.measurement.record import read_record
 from layerstep.tasks import Path, Task
@@ -158,21 +158,20 @@ def layer_table(evidence: Evidence, judgement: Judgement) -> LayerTable | None:
     )
 
 
-def sub_verdict(evidence: Evidence, judgement: Judgement, seed: int) -> SubVerdict | None:
-    """Row sums or none, for Richardson and CG: allowed only when the class is identified."""
+def sub_verdict(evidence: Evidence, judgement: Judgement, rule: Rule, seed: int) -> SubVerdict | None:
+    """Row sums or none, for Richardson and CG: allowed only when the class is identified, and both were compared."""
     pairs = {"richardson": ("richardson", "richardson-plain"), "cg": ("cg-row-sum", "cg")}
-    if judgement.solver not in pairs:
+    chosen = {fit.family: fit.candidates for fit in judgement.fits}
+    pair = pairs.get(judgement.solver or "", ())
+    if not pair or not all(name in chosen for name in pair):
         return None
     usable = torch.isin(evidence.layers, torch.tensor(judgement.usable, dtype=torch.float64))
-    first, second = evidence.halves
     assert judgement.explainable is not None
     E = judgement.explainable[usable]
-    left = []
-    for name in pairs[judgement.solver]:
-        a, b = judgement.fit(name).candidates
-        left.append(torch.cat([evidence.left[b][usable][:, first], evidence.left[a][usable][:, second]], dim=-1))
-    draws = resamples(evidence.distance.shape[1], 400, seed)
-    gaps = ((draws @ (left[1] - left[0]).T) / (draws @ evidence.distance[usable].T) / E).mean(1)
+    left, _ = of_chosen(evidence, torch.tensor([chosen[name] for name in pair]))
+    with_sums, without = left[:, usable]
+    draws = resamples(evidence.distance.shape[1], rule.resamples, seed)
+    gaps = ((draws @ (without - with_sums).T) / (draws @ evidence.distance[usable].T) / E).mean(1)
     low, high = interval(gaps)
     decided = low > 0 or high < 0
     return SubVerdict(row_sums=low > 0 if decided else None, difference=float(gaps.mean()), interval=(low, high))
@@ -181,7 +180,7 @@ def sub_verdict(evidence: Evidence, judgement: Judgement, seed: int) -> SubVerdi
 def _cannot_say(verdict: Verdict):
     overall, calibration = verdict.overall, verdict.calibration
     if verdict.label_tests is None:
-        yield "whether the layers are linear in the labels: give identify(rerun=...) the model itself"
+        yield f"whether the layers are linear in the labels: give identify(rerun=...) {RERUN}"
     if overall.answer == AMBIGUOUS:
         rivals = " or ".join([str(overall.nearest), *overall.tied])
         yield f"{rivals}: more sequences, or layers farther from KRR, would tell"

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -25,6 +26,14 @@ def test_a_saved_model_comes_back_bit_for_bit(gpt, tmp_path, dtype):
     prompts = sample(Task(d=3, N=6), 2, seed=0)
     assert torch.equal(gpt(prompts), again(prompts))
     assert GPT.from_pretrained(tmp_path, dtype=torch.float64).positions.dtype == torch.float64
+
+
+def test_a_model_sized_by_numpy_is_saved_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as for a user
+    shape = Model(layers=np.int64(1), heads=np.int64(2), width=np.int64(16))
+    GPT(shape, d=np.int64(3), N=np.int64(6)).save_pretrained(tmp_path)
+    again = GPT.from_pretrained(tmp_path)
+    assert (again.model, again.d, again.N) == (Model(layers=1, heads=2, width=16), 3, 6)
 
 
 def test_half_precision_in_shards_is_the_rounded_model(gpt, tmp_path):

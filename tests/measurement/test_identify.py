@@ -114,6 +114,14 @@ def test_with_its_class_left_out_a_solver_is_not_claimed_as_another(prompts, ins
     assert judge(evidence, Rule(**read_record()["rule"]), without=[solver], seed=0).solver is None
 
 
+@pytest.mark.parametrize("solver", STEPS)
+def test_a_bandwidth_and_a_ridge_that_are_both_off_may_cost_the_claim_but_make_no_other(prompts, instrument, solver):
+    path = planted(prompts, solver, std=0, v=1.1, sigma=0.1)
+    values = path.values[:, :, [n - 1 for n in instrument.library.contexts]]
+    evidence = instrument.collect(values, path.stages)
+    assert judge(evidence, Rule(**read_record()["rule"]), seed=0).solver in (solver, None)
+
+
 def test_layers_and_windows_are_judged_apart(prompts, instrument):
     first = planted(prompts, "richardson", std=0.0, steps=(3, 6, 12, 25)).values
     second = planted(prompts, "boost", std=0.0, steps=(3, 6, 12, 25)).values

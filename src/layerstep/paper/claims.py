@@ -161,10 +161,11 @@ def _only(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
             words, agree = [], []
             for solver in PAPER_SOLVERS:
                 of, test = _straightness(solver), _above if solver == "richardson" else _below
-                reach = f" (± {chance:.2g} by the seed)" if isfinite(chance := _one(models, of)) else ""
+                reach = f" ± {chance:.2g}" if isfinite(chance := _one(models, of)) else ""
                 words.append(f"{LABELS[solver]} {_r2_words(model, solver)}{reach}")
                 agree.append(test(model, STRAIGHT, of, models))
-            yield f"{_law(model)}: {', '.join(words)}", False if False in agree else None if None in agree else True
+            as_claimed = False if False in agree else None if None in agree else True
+            yield f"{_law(model)}: {', '.join(words)} (± by the seed)", as_claimed
 
 
 def _straight(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:

@@ -198,7 +198,7 @@ _ALL = [
     *(_run(f"{law}-fast", law, "beside other models of the short schedule", "fast", True) for law in LAWS),
     *(
         _run(f"sphere-fast-seed-{seed}", "sphere", "spread over seeds, short schedule", "fast", True, seed=seed)
-        for seed in (1, 2)
+        for seed in (1, 2, 3, 4)
     ),
     *(
         _run(f"linear-mean-{law}", law, "Figure 8, divided by the visible keys", ours=True, attention="linear-mean")
@@ -206,7 +206,7 @@ _ALL = [
     ),
 ]
 RUNS: dict[str, PaperRun] = {run.name: run for run in _ALL}
-SEEDS = ("sphere-fast", "sphere-fast-seed-1", "sphere-fast-seed-2")
+SEEDS = tuple(name for name in RUNS if name.startswith("sphere-fast"))
 
 
 def listing(broken: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, Any]]:

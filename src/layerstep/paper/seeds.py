@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from math import isfinite
 
 from matplotlib.figure import Figure
@@ -12,7 +13,7 @@ from layerstep.paper.panels import LABELS, r2_words, trajectory
 from layerstep.paper.quoted import by_chance
 from layerstep.paper.runs import SEEDS
 from layerstep.paper.settings import TITLES
-from layerstep.paper.style import INK, SEED_COLORS, figure
+from layerstep.paper.style import INK, SEED_LOOKS, figure
 from layerstep.paper.trained import Found, of_models, steps_caption, table_steps
 from layerstep.solvers import PAPER_SOLVERS
 
@@ -44,7 +45,7 @@ def seeds(found: Found) -> Artefact | None:
 def draw_seeds(data: Data) -> Figure:
     with figure(10.5, 3.3) as fig:
         left, right = fig.subplots(1, 2)
-        for color, dash, (name, model) in zip(SEED_COLORS, ("-", "--", "-."), data.items(), strict=False):
+        for (color, dash), (name, model) in zip(cycle(SEED_LOOKS), data.items(), strict=False):
             left.plot(model["layers"], model["layer_mse"][-1], dash, color=color, marker="o", markersize=3, label=name)
             words = f"{name}, R² = {r2_words(model['solvers']['richardson']['r2'])}"
             trajectory(right, model, "richardson", label=words, color=color, dash=dash)

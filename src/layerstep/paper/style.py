@@ -19,7 +19,7 @@ LAW_LOOKS = {
     "gaussian": ("#009E73", "-."),
     "gaussian-1.0": ("#CC79A7", ":"),
 }
-SEED_COLORS = ("#D55E00", "#0072B2", "#009E73")
+SEED_LOOKS = (("#D55E00", "-"), ("#0072B2", "--"), ("#009E73", "-."), ("#CC79A7", ":"), ("#222222", "-"))
 INK, BLUE, ORANGE, GREEN = "#222222", "#0072B2", "#D55E00", "#009E73"
 
 _RC: dict[Any, Any] = {

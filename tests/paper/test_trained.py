@@ -10,6 +10,7 @@ from layerstep.paper import measured, noise, predictions, runs, trained, trained
 from layerstep.paper.findings import findings
 from layerstep.paper.predictions import FILE, Predictions
 from layerstep.paper.quoted import Row, by_chance, outcomes
+from layerstep.paper.runs import LAWS
 from layerstep.paper.settings import TITLES, evaluation_prompts
 
 
@@ -104,7 +105,7 @@ def test_chance_is_what_student_says():
         (1.2, [1.0], "not reproduced"),
         (1.2, [1.0, np.nan], "not reproduced"),
         (1.2, [1.0, 1.01, 1.02], "not reproduced"),
-        (1.2, [0.95, 1.0, 1.05], "within the spread of seeds"),
+        (1.2, [0.95, 1.0, 1.05], "cannot be told"),
         (1.05, [0.95, 1.0, 1.05], "reproduced"),
     ],
     ids=str,
@@ -115,22 +116,24 @@ def test_a_number_outside_its_range_may_be_within_the_spread_of_seeds(paper, see
 
 
 def test_a_number_of_the_paper_is_counted_once():
-    def row(setting, paper, again):
+    def row(setting, paper, counted):
         quantity = f"q, {TITLES[setting]}, level"
-        return Row(quantity=quantity, where="w", paper=paper, ours=1.0, low=0.9, high=1.1, again=again)
+        return Row(quantity=quantity, where="w", paper=paper, ours=1.0, low=0.9, high=1.1, counted=counted)
 
-    rows = [row("sphere", 1.0, False), row("gaussian", 2.0, False), row("gaussian-1.0", 1.0, True)]
+    rows = [row("sphere", 1.0, True), row("gaussian", 2.0, True), row("gaussian-1.0", 1.0, False)]
     assert outcomes(rows) == {"reproduced": 1, "not reproduced": 1}
     words = "fit s.d. 1.0 (1 of 1 reproduced) better than the s.d. 0.6 it states (0 of 1)"
     assert words in findings({}, (), rows)[0]
-    assert findings({}, (), [row("gaussian", 1.0, False), row("gaussian-1.0", 1.0, True)]) == []
+    assert findings({}, (), [row("gaussian", 1.0, True), row("gaussian-1.0", 1.0, False)]) == []
     assert findings({}, (), rows[:2]) == []
 
 
 def test_the_gaussian_column_of_the_noise_table_is_counted_where_its_spread_is_as_stated():
     data = noise.compute({"sequences": 32, "bootstrap": 20, "seed": 1})
-    again = {row.quantity.split("error, ")[1].split(", σ")[0] for row in noise.rows(data) if row.again}
-    assert again == {TITLES["gaussian-1.0"]}
+    left_out = [row.quantity.split("error, ")[1] for row in noise.rows(data) if not row.counted]
+    assert sum(words.startswith(TITLES["gaussian-1.0"]) for words in left_out) == 9
+    # Where the noise is that of training the two predictors are one.
+    assert [w for w in left_out if TITLES["gaussian-1.0"] not in w] == [f"{TITLES[law]}, σ_test = 0.05" for law in LAWS]
 
 
 def test_a_head_that_is_exact_krr_has_the_ratios_of_the_encoded_ridge(planted, monkeypatch):

@@ -24,6 +24,8 @@ from layerstep.training import GPT
 RIDGE = 1e-7  # of the mean variance of a coordinate
 #: Steps of `sample` that probes are fitted on: far from those of evaluation prompts with the same seed.
 FIRST_STEP = 2**40
+#: The first of the x tokens that probes are fitted on.
+FIRST_TOKEN = {"all": 0, "last": -1}
 #: Prompts in a forward pass: few on a CPU, so that activations stay in a core's cache; an accelerator wants many.
 PIECE, LARGE_PIECE = 16, 256
 
@@ -116,6 +118,7 @@ def probe(
     batch: int = 64,
     seed: int = 0,
     method: Literal["least-squares", "gradient"] = "least-squares",
+    tokens: Literal["all", "last"] = "all",
     lr: float = 1e-2,
     label: str = "model",
     progress: Callable[[float], None] | None = None,
@@ -124,12 +127,14 @@ def probe(
 
     "least-squares": the minimum itself, but for a ridge of 1e-7 of the mean variance, from second moments summed over
     the stream. "gradient": Adam, one step a batch, its rate falling from `lr` to 0; what the paper does, and an
-    approximation of the same minimum.
+    approximation of the same minimum. tokens="last": fitted on the last x token alone, as the paper words it once; they
+    read all of them.
     """
     require_count(prompts=prompts, batch=batch)
     require_count(0, seed=seed)
     require_positive(lr=lr)
     require_choice("method", method, ["least-squares", "gradient"])
+    require_choice("tokens", tokens, FIRST_TOKEN)
     prompts, batch, seed = int(prompts), int(batch), int(seed)  # NumPy's numbers do not go into JSON
     reader = reader_of(model)
 
@@ -137,9 +142,9 @@ def probe(
         return sample(task, min(batch, prompts - index * batch), seed, FIRST_STEP + index)
 
     fit = _least_squares if method == "least-squares" else functools.partial(_gradient, lr=lr)
-    weights = fit(reader, draw, -(-prompts // batch), progress=progress or (lambda done: None))
-    facts = {"task": task.to_dict(), "prompts": prompts, "seed": seed, "method": method, "label": label}
-    facts["weights"] = digest_of(reader.model)
+    weights = fit(reader, draw, -(-prompts // batch), FIRST_TOKEN[tokens], progress=progress or (lambda done: None))
+    facts = {"task": task.to_dict(), "prompts": prompts, "seed": seed, "method": method, "tokens": tokens}
+    facts |= {"label": label, "weights": digest_of(reader.model)}
     return Probes(reader=reader, weights=tuple(w.cpu() for w in weights), facts=facts | {"provenance": provenance()})
 
 
@@ -183,8 +188,10 @@ class Moments:
         return torch.cat([w, (mean_label - mean @ w)[None]])
 
 
-def _least_squares(reader: Reader, draw: Draw, batches: int, *, progress: Callable[[float], None]) -> list[Tensor]:
-    """(C + ridge) w = c, from second moments summed over the stream."""
+def _least_squares(
+    reader: Reader, draw: Draw, batches: int, first: int, *, progress: Callable[[float], None]
+) -> list[Tensor]:
+    """(C + ridge) w = c, from second moments summed over the stream; the x tokens from `first` on."""
     size = _piece(reader)
 
     @torch.no_grad()
@@ -192,7 +199,7 @@ def _least_squares(reader: Reader, draw: Draw, batches: int, *, progress: Callab
         prompts, sums = draw(index), []
         for start in range(0, prompts.B, size):
             piece = prompts[start : start + size]
-            of_sites = [Moments.of(state, piece.y) for state in reader.states(piece)]
+            of_sites = [Moments.of(state[:, first:], piece.y[:, first:]) for state in reader.states(piece)]
             sums = _added(sums, of_sites)
         return sums
 
@@ -212,7 +219,7 @@ def _added(total: list[Moments], more: list[Moments]) -> list[Moments]:
 
 
 def _gradient(
-    reader: Reader, draw: Draw, batches: int, *, progress: Callable[[float], None], lr: float
+    reader: Reader, draw: Draw, batches: int, first: int, *, progress: Callable[[float], None], lr: float
 ) -> list[Float[Tensor, "W1"]]:
     """Adam on the mean squared error, all sites at once: they share no weights."""
     weights: list[Tensor] = []
@@ -220,13 +227,13 @@ def _gradient(
     for step in range(batches):
         prompts = draw(step)
         with torch.no_grad():
-            states = [F.pad(state.flatten(0, 1), (0, 1), value=1.0) for state in reader.states(prompts)]
+            states = [F.pad(s[:, first:].flatten(0, 1), (0, 1), value=1.0) for s in reader.states(prompts)]
         if optimiser is None:
             weights = [torch.zeros(h.shape[1], dtype=h.dtype, device=h.device, requires_grad=True) for h in states]
             optimiser = torch.optim.Adam(weights, lr=lr)
         for group in optimiser.param_groups:
             group["lr"] = lr * (1 - step / batches)
-        labels = prompts.y.flatten().to(states[0])
+        labels = prompts.y[:, first:].flatten().to(states[0])
         loss = sum((h @ w - labels).square().mean() for h, w in zip(states, weights, strict=True))
         optimiser.zero_grad()
         loss.backward()  # type: ignore[union-attr]

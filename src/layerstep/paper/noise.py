@@ -94,7 +94,7 @@ def rows(data: Data) -> list[Row]:
                     high=ratios["high"][i],
                     rounding=0.005,
                     note="no transformer needed",
-                    again=setting not in NOISE_TABLE,
+                    counted=setting in NOISE_TABLE and sigma != SETTINGS[setting].sigma,  # there both are one
                 )
             )
     return found

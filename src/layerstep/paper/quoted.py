@@ -90,7 +90,7 @@ class Row:
     note: str = ""
     runs: float | None = None
     whole: bool = False  # a count, shown without decimals
-    again: bool = False  # the paper's number is held against another of ours too, and is counted there
+    counted: bool = True  # not where the paper's number is counted in another line, or holds by definition
 
     def beside(self, seeds: Sequence[float]) -> Row:
         """This line with the spread over training seeds, where it is known; `seeds` are the number's values by seed."""
@@ -99,23 +99,23 @@ class Row:
 
     @property
     def outcome(self) -> str:
-        """'reproduced' when the paper's value, to its rounding, lies in our range; 'within the spread of seeds' when
+        """'reproduced' when the paper's value, to its rounding, lies in our range; 'cannot be told' when
         it does not and is no farther from ours than two runs are by chance; else 'not reproduced'."""
         if not self.low <= self.high:  # NaN: no spread is known
             return "cannot be compared"
         if self.low - self.rounding <= self.paper <= self.high + self.rounding:
             return "reproduced"
         chance = self.runs is not None and abs(self.paper - self.ours) <= self.runs + self.rounding
-        return "within the spread of seeds" if chance else "not reproduced"
+        return "cannot be told" if chance else "not reproduced"
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "outcome": self.outcome}
 
 
-OUTCOMES = ("reproduced", "within the spread of seeds", "not reproduced", "cannot be compared")
+OUTCOMES = ("reproduced", "cannot be told", "not reproduced", "cannot be compared")
 
 
 def outcomes(rows: Sequence[Row]) -> dict[str, int]:
     """How many of the paper's numbers have each outcome, every number counted once."""
-    counts = Counter(row.outcome for row in rows if not row.again)
+    counts = Counter(row.outcome for row in rows if row.counted)
     return {outcome: counts[outcome] for outcome in OUTCOMES if counts[outcome]}

@@ -54,12 +54,13 @@ def rows(data: Data) -> list[Row]:
     for name, law in data["laws"].items():
         column, setting = NOISE_TABLE[COLUMNS[name]]["TF"], TITLES[RUNS[name].setting]
         seeds = list(data["seeds"].values()) if name == "sphere" else []
-        words = {"note": data["held"][name], "again": name != COLUMNS[name] and COLUMNS[name] in data["laws"]}
+        counted = name == COLUMNS[name] or COLUMNS[name] not in data["laws"]
+        words = {"note": data["held"][name], "counted": counted}
         for i, sigma in enumerate(data["sigma_test"]):
             quantity = f"transformer / Bayes-optimal error, {setting}, σ_test = {sigma:g}"
             found.append(_row(law, "TF/BO", i, seeds, quantity=quantity, where="noise table", paper=column[i], **words))
         quantity = f"transformer / encoded error, {setting}, σ_test = 1"
-        paper, where = TF_OVER_EO[COLUMNS[name]], "section on noise"
+        paper, where = TF_OVER_EO[COLUMNS[name]], "Figure 10, caption"
         found.append(_row(law, "TF/EO", -1, seeds, quantity=quantity, where=where, paper=paper, **words))
     return found
 

@@ -25,9 +25,10 @@ def findings(data: Mapping[str, Data], claims: Sequence[Claim] = (), rows: Seque
         compact, exact, paper = (schemes[name] for name in ("compact", "exact-richardson", "paper"))
         sentences.append(
             f"A transformer of {compact['depth']:,} blocks, with MLPs of {compact['width']} units, is guaranteed to "
-            f"stay within {data['schemes']['error']:g} of exact kernel ridge regression in the paper's setting, "
-            "without training; it takes Chebyshev steps. With the paper's Richardson steps it takes "
-            f"{exact['depth']:,} blocks, and the paper's own network needs {paper['depth']:,} for the same promise."
+            f"stay within {data['schemes']['error']:g} of exact kernel ridge regression in the paper's setting (labels "
+            f"up to {data['schemes']['B_y']:g}), without training; it takes Chebyshev steps. With the paper's "
+            f"Richardson steps it takes {exact['depth']:,} blocks, and the paper's own network needs "
+            f"{paper['depth']:,} for the same promise."
         )
     sentences += _on_steps(data)
     verdicts = data.get("verdicts", {})
@@ -100,9 +101,10 @@ def _on_steps(data: Mapping[str, Data]) -> list[str]:
             f"{LAYERS_WON['sphere']})."
         )
     if "written-beside-trained" in data:
-        r2 = data["written-beside-trained"]["written-chebyshev"]["solvers"]["richardson"]["r2"]
+        model = data["written-beside-trained"]["written-chebyshev"]
         sentences.append(
-            f"A written transformer that takes Chebyshev steps has R² = {r2:.3f} against Richardson steps: "
-            "a straight line alone names no solver."
+            f"A written transformer that takes Chebyshev steps has R² = {model['solvers']['richardson']['r2']:.3f} "
+            "against Richardson steps: a straight line alone names no solver. (How similar they are does tell here: "
+            f"Richardson is most similar in {model['won']['richardson']} of {len(model['layers']) - 1} layers.)"
         )
     return sentences

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isnan
 
+from layerstep.measurement.record import read_record
 from layerstep.paper.artefact import Data
 from layerstep.paper.claims import Claim, in_words
 from layerstep.paper.panels import LABELS
@@ -37,13 +38,15 @@ def findings(data: Mapping[str, Data], claims: Sequence[Claim] = (), rows: Seque
         named = [f"{name} ({found['solver']})" for name, found in trained.items() if found["solver"]]
         steps = [found["steps"] for found in trained.values()]
         length = f"{min(steps):,}" + (f" to {max(steps):,}" if max(steps) > min(steps) else "")
+        limit = read_record()["rule"]["v_limit"]
         nearest = Counter(found["nearest"] for found in trained.values() if found["nearest"])
         sentences.append(
             f"Of {len(trained)} trained transformers ({length} training steps), {len(named) or 'none'} can be said to "
             f"follow a solver of the library{': ' + ', '.join(named) if named else ''}. "
             + " ".join(
-                f"The nearest class is {kind} for {count}; it leaves {_share(trained, kind)} of their layers' distance "
-                "to exact kernel ridge regression unexplained."
+                f"The nearest class is {kind} for {count}; it leaves {_share(trained, kind, 'U')} of their layers' "
+                f"distance to exact kernel ridge regression unexplained, {_share(trained, kind, 'V')} with a pattern, "
+                f"where {limit:.1%} is allowed."
                 for kind, count in nearest.most_common(2)
             )
         )
@@ -74,8 +77,8 @@ def _on_the_gaussian_column(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _share(verdicts: Mapping[str, Data], nearest: str) -> str:
-    left = sorted(found["U"] for found in verdicts.values() if found["nearest"] == nearest and found["U"] is not None)
+def _share(verdicts: Mapping[str, Data], nearest: str, part: str) -> str:
+    left = sorted(found[part] for found in verdicts.values() if found["nearest"] == nearest and found[part] is not None)
     if not left:
         return "an unknown part"
     return f"{left[0]:.0%}" + (f" to {left[-1]:.0%}" if f"{left[-1]:.0%}" != f"{left[0]:.0%}" else "")

@@ -64,6 +64,19 @@ def test_least_squares_equal_the_normal_equations():
         torch.testing.assert_close(weights[-1], labels.mean() - H.mean(0) @ w, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("tokens", "first"), [("all", 0), ("last", -1)])
+def test_probes_are_fitted_on_the_tokens_asked_for(tokens, first):
+    """NumPy's least squares on the same tokens; the ridge of 1e-7 shrinks no direction of these states by much."""
+    fitted = probe(Planted(), TASK, prompts=96, batch=96, seed=3, tokens=tokens)
+    drawn, fresh = ls.sample(TASK, 96, 3, 2**40), ls.sample(TASK, 8, seed=2)
+    seen, read = (Planted().states(prompts) for prompts in (drawn, fresh))
+    for site, path in enumerate(fitted.path(fresh).values):
+        H, new = (torch.nn.functional.pad(states[site], (0, 1), value=1.0).numpy() for states in (seen, read))
+        w = np.linalg.lstsq(H[:, first:].reshape(-1, 6), drawn.y[:, first:].numpy().ravel(), rcond=1e-10)[0]
+        np.testing.assert_allclose(path, new[:, 1:] @ w, atol=1e-4)
+    assert fitted.facts["tokens"] == tokens
+
+
 def test_a_small_signal_on_a_large_mean_is_found_in_float32():
     class Offset(Planted):
         def states(self, prompts):
@@ -317,6 +330,13 @@ def test_numpy_numbers_are_saved_as_numbers(tmp_path):
     assert Probes.load(tmp_path / "probes.safetensors", small_gpt()).facts["seed"] == 3
 
 
-def test_a_rate_that_is_none_is_refused_in_words():
-    with pytest.raises(ls.InputError, match=r"lr = -1\.0: must be a finite number above 0"):
-        probe(small_gpt(), TASK, prompts=8, method="gradient", lr=-1.0)
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method": "gradient", "lr": -1.0}, r"lr = -1\.0: must be a finite number above 0"),
+        ({"tokens": "first"}, r"tokens = 'first': must be .*all.*last"),
+    ],
+)
+def test_bad_values_are_refused_in_words(changes, words):
+    with pytest.raises(ls.InputError, match=words):
+        unwrap(probe)(small_gpt(), TASK, prompts=8, **changes)

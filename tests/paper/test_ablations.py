@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from layerstep.paper import ablations, beside, capacity, measured, runs, seeds, trained
+from layerstep.paper import ablations, beside, capacity, measured, probes, runs, seeds, trained
 from layerstep.paper.findings import findings
 from layerstep.paper.runs import RUNS
 
@@ -19,6 +19,7 @@ ARMS = {
     "width": (capacity.width, ("width-32", "width-512", "sphere-fast"), 2),
     "seeds": (seeds.seeds, ("sphere-fast", "sphere-fast-seed-2"), 2),
     "laws": (trained.laws, ("sphere", "gaussian"), 1),
+    "probes": (probes.last_token, ("uniform", "sphere", "sphere-fast", "sphere-fast-seed-1"), 2),
     "grid": (lambda found: trained.similarity(found, runs.LAWS, "laws", "Figure 5"), ("sphere", "uniform"), 8 + 1),
     "heat": (lambda found: trained.heat(found, "sphere", "Figure 2a"), ("sphere",), 1 + 1),
     "steps": (lambda found: trained.steps(found, "sphere", "Figure 2b"), ("sphere", "sphere-fast"), 1),
@@ -43,7 +44,9 @@ def everything(tmp_path_factory, plant):
             for file in ("config.json", "predictions.safetensors"):
                 (run.folder / file).write_bytes((source / file).read_bytes())
         held = {"model": name, "setting": run.setting, "trained_steps": run.run.steps, "held": f"{run.run.steps} steps"}
-        found[name] = {**copy.deepcopy(numbers[run.run.model.layers]), **held}
+        model = copy.deepcopy(numbers[run.run.model.layers])
+        again = {"last": {key: model[key] for key in ("range", "solvers", "won", "won_low", "won_high")}}
+        found[name] = {**model, **held, **(again if name in runs.LAWS else {})}
     yield found
     patch.undo()
 
@@ -105,12 +108,41 @@ def test_the_default_model_beside_others_was_trained_as_long_as_they(everything)
     assert capacity.twin({}, ["heads-1"]) == "sphere"
 
 
+def test_models_without_probes_of_the_last_token_have_no_figure_of_them(everything):
+    assert probes.last_token({"sphere-fast": everything["sphere-fast"]}) is None
+
+
+def test_conjugate_gradients_have_a_scale_of_their_own(everything):
+    artefact = trained.steps(everything, "sphere", "Figure 2b")
+    (ax,) = artefact.draw(artefact.compute({})).axes
+    (inset,) = ax.child_axes
+    assert inset.get_ylim()[1] < ax.get_ylim()[1] / 2
+    legend = ax.get_legend()
+    assert legend is not None
+    assert len(legend.get_texts()) == 4
+
+
 def test_the_arc_cosine_section_holds_the_paper_s_numbers(everything):
     artefact = ablations.kernel(everything)
     assert artefact is not None
     rows = artefact.rows(artefact.compute({}))
     assert [(row.paper, row.ours) for row in rows] == [(0.9275, pytest.approx(1, abs=1e-3)), (7, 12)]
     assert [row.runs for row in rows] == [0, 0]  # the seeds of the sphere, which are equal here
+    assert [row.rounding for row in rows] == [0.00005, 0]
+    assert artefact.summary is not None
+    assert [line[4] for line in artefact.summary(artefact.compute({}))[1]] == ["0.976", "0.9275"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sphere", "sphere, 12 layers"),
+        ("sphere-fast", "sphere, 12 layers, 82,000 training steps"),
+        ("linear-mean-uniform", "uniform, 12 layers, linear attention"),
+    ],
+)
+def test_a_model_s_title_says_what_is_not_the_paper_s(everything, name, words):
+    assert trained.title(everything[name]) == words
 
 
 def test_identical_seeds_have_no_range(everything):

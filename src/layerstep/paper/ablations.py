@@ -135,9 +135,9 @@ def kernel(found: Found) -> Artefact | None:
 def draw_side_by_side(data: Data) -> Figure:
     with figure(5.4 * len(data), 3.7) as fig:
         axes = fig.subplots(1, len(data), squeeze=False)[0]
-        for ax, (name, model) in zip(axes, data.items(), strict=True):
+        for ax, model in zip(axes, data.values(), strict=True):
             trajectories(ax, model)
-            ax.set_title(title(name))
+            ax.set_title(title(model))
     return fig
 
 
@@ -151,7 +151,7 @@ def summary_kernel(data: Data) -> tuple[list[str], list[list[str]]]:
             f"{won['richardson']}",
             f"{LAYERS_WON[quoted]}",
             r2_words(r2, 4),
-            r2_words(BEST_STEP_R2[quoted], 4),
+            f"{BEST_STEP_R2[quoted]:g}",
         ]
         lines.append([*line, ", ".join(f"{LABELS[solver]} {count}" for solver, count in won.items())])
     header = ["model", "layers most like Richardson, ours", "paper", "R², ours", "paper", "layers most like each"]

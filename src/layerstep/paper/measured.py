@@ -60,10 +60,13 @@ def predictions(name: str) -> Predictions:
         "head": (tuple(found.head.shape), (B, N)),
         "noise": (tuple(found.noise.shape), (len(SIGMA_TEST), NOISE_SEQUENCES)),
     }
+    if found.last:
+        shapes["last"] = (tuple(found.last.values.shape), shapes["layers"][1])
     for part, (shape, expected) in shapes.items():
         if shape != expected:
             raise FileError(f"{run.folder / FILE}: {part} has shape {shape}, expected {expected}. Probe it again.")
-    if not all(bool(part.isfinite().all()) for part in (found.layers.values, found.head, found.noise)):
+    parts = [path.values for path in (found.layers, found.last) if path] + [found.head, found.noise]
+    if not all(bool(part.isfinite().all()) for part in parts):
         raise FileError(f"{run.folder / FILE}: holds values that are no numbers. Probe the model again.")
     return found
 
@@ -100,7 +103,6 @@ def measure(name: str, folder: FilePath) -> Data:
 
 def compute(name: str) -> Data:
     run, found = RUNS[name], predictions(name)
-    inner = Path(found.layers.values[1:], found.layers.stages[1:], found.layers.label)
     return {
         "model": name,
         "setting": run.setting,
@@ -108,8 +110,14 @@ def compute(name: str) -> Data:
         "trained_steps": run.held.steps,
         **errors(found.layers, run.setting),
         "over_krr": _card(name) or _over_krr(found, run.setting),
-        **similarity(inner, run.setting),
+        **similarity(_inner(found.layers), run.setting),
+        **({"last": similarity(_inner(found.last), run.setting)} if found.last else {}),
     }
+
+
+def _inner(path: Path) -> Path:
+    """The layers without the embedding."""
+    return Path(path.values[1:], path.stages[1:], path.label)
 
 
 def errors(path: Path, setting: str) -> Data:

@@ -86,7 +86,17 @@ def trajectory(
 
 
 def trajectories(ax: Axes, model: Data, columns: int = 2) -> None:
-    """Best-matching steps of the four solvers in one panel, its legend of so many columns below."""
+    """Best-matching steps of the four solvers in one panel, its legend of so many columns below.
+
+    Conjugate gradients need few steps: beside the others they would be a flat line, and have an inset of their own.
+    """
+    inset = ax.inset_axes((0.06, 0.56, 0.29, 0.36))
+    handles = []
     for solver, found in model["solvers"].items():
-        trajectory(ax, model, solver, label=f"{LABELS[solver]}, R² = {r2_words(found['r2'])}")
-    ax.legend(fontsize=7, loc="upper left", bbox_to_anchor=(-0.02, -0.2), ncols=columns)
+        panel, where = (inset, " (inset)") if solver == "cg" else (ax, "")
+        trajectory(panel, model, solver, label=f"{LABELS[solver]}{where}, R² = {r2_words(found['r2'])}")
+        handles += panel.get_legend_handles_labels()[0][-1:]
+    inset.set_title(LABELS["cg"], fontsize=7)
+    inset.set(xlabel="", ylabel="")
+    inset.tick_params(labelsize=6.5)
+    ax.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(-0.02, -0.2), ncols=columns)

@@ -5,6 +5,7 @@ Needs the packages that training needs and no other, so that it can run where th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -30,15 +31,18 @@ NOISE_SEQUENCES = 2048
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predictions:
     """layers: the path of the probes on the 256 evaluation prompts; head: the model's own prediction on them;
-    noise: the head at n = N for every level of SIGMA_TEST on 2,048 prompts."""
+    noise: the head at n = N for every level of SIGMA_TEST on 2,048 prompts; last: the path of probes that were fitted
+    on the last x token alone, where there are such."""
 
     layers: Path
     head: Float[Tensor, "B N"]
     noise: Float[Tensor, "level sequence"]
     facts: dict[str, Any]
+    last: Path | None = None
 
     def save(self, folder: FilePath) -> FilePath:
         tensors = {"layers": self.layers.values, "head": self.head, "noise": self.noise}
+        tensors |= {"last": self.last.values} if self.last else {}
         tensors = {name: value.float() for name, value in tensors.items()}
         return write_tensors(folder / FILE, tensors, {"layerstep": self.facts})
 
@@ -50,8 +54,12 @@ class Predictions:
             facts = header["layerstep"]
         except KeyError as error:
             raise FileError(f"{folder / FILE} holds no predictions (no {error}). Delete it.") from error
-        path = Path(layers, torch.arange(len(layers)).double(), "transformer")
-        return Predictions(layers=path, head=head, noise=noise, facts=facts)
+        last = _path(tensors["last"].double()) if "last" in tensors else None
+        return Predictions(layers=_path(layers), head=head, noise=noise, facts=facts, last=last)
+
+
+def _path(values: Float[Tensor, "S B N"]) -> Path:
+    return Path(values, torch.arange(len(values)).double(), "transformer")
 
 
 @torch.no_grad()
@@ -73,19 +81,26 @@ def predict(
     probes: Probes | None = None,
     prompts: int = 38_400,
     sequences: int = NOISE_SEQUENCES,
+    last: bool | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Predictions, Probes]:
-    """Fit probes on `prompts` fresh prompts (unless given) and read everything the figures need off `model`."""
-    if probes is None:
-        probes = probe(model, SETTINGS[setting], prompts=prompts, seed=1, label="transformer", progress=progress)
+    """Fit probes on `prompts` fresh prompts (unless given) and read everything the figures need off `model`.
+
+    last: fit probes on the last x token alone as well; by default only on a GPU, since it takes as long once more.
+    """
+    device = model.positions.device
+    last = device.type != "cpu" if last is None else last
+    fit = functools.partial(probe, model, SETTINGS[setting], prompts=prompts, seed=1, label="transformer")
+    probes = probes or fit(progress=progress)
     evaluation = evaluation_prompts(setting)
-    facts = {"setting": setting, "probes": probes.facts, "provenance": provenance(str(model.positions.device))}
+    facts = {"setting": setting, "probes": probes.facts, "provenance": provenance(str(device))}
     return (
         Predictions(
             layers=probes.path(evaluation),
             head=model(evaluation)[:, 1:].cpu(),
             noise=noise_sweep(model, setting, sequences),
             facts=facts,
+            last=fit(tokens="last", progress=progress).path(evaluation) if last else None,
         ),
         probes,
     )

@@ -140,7 +140,8 @@ Errors at n = {task.N} against the noiseless function beside exact kernel ridge 
 |---|---|---|---|
 {table}
 
-- `predictions.safetensors`: the probes' readings of every layer on the 256 evaluation prompts, the head's under noise.
+- `predictions.safetensors`: the probes' readings of every layer on the 256 evaluation prompts, the head's under noise;
+  `last`, where it is there: readings of probes fitted on the last x token alone.
 - `probes.safetensors`: the probes. `log.jsonl`: the run's log, thinned.
 - Weights, where they are here, are stored in float16; the last row of the table is theirs.
 """  # noqa: E501

@@ -22,6 +22,7 @@ from layerstep.paper import (
     convergence,
     measured,
     noise,
+    probes,
     seeds,
     trained_noise,
     verdicts,
@@ -53,6 +54,7 @@ def chapters(found: Found, constructed: dict[str, Data]) -> list[tuple[str, list
             heat(found, "sphere", "Figure 2a"),
             *(steps(found, name, f"Figure {places[name][1]}") for name in here),
             laws(found),
+            probes.last_token(found),
             similarity(found, LAWS, "laws", "Figure 5"),
             beside.artefact(found, constructed) if constructed else None,
             seeds.seeds(found),
@@ -105,8 +107,8 @@ def predict_missing(progress: Say, probe: bool) -> dict[str, str]:
         progress(f"probing {name}: minutes on a GPU, much longer on a CPU")
         try:
             model = GPT.from_pretrained(run.folder, device="cuda" if cuda else "cpu")
-            found, probes = predict(model, run.setting)
-            probes.save(run.folder / "probes.safetensors")
+            found, fitted = predict(model, run.setting)
+            fitted.save(run.folder / "probes.safetensors")
             found.save(run.folder)
         except LayerstepError as error:
             failed[name] = str(error)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isnan
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from layerstep.paper import convergence
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.measured import ROOMS, identity
 from layerstep.paper.panels import LABELS, convergence_row, heat_map, lowest, r2_words, trajectories, trajectory
-from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON, Row
+from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON, PROTOCOL, Row
 from layerstep.paper.runs import LAWS, RUNS, SEEDS
 from layerstep.paper.settings import EVALUATION_SEQUENCES, TITLES
 from layerstep.paper.style import LAW_LOOKS, figure
@@ -21,12 +22,16 @@ from layerstep.solvers import PAPER_SOLVERS
 #: The numbers of every model that is here (`measured.compute`), by name.
 Found = Mapping[str, Data]
 
+#: Half a unit of the last digit the paper gives of its R².
+R2_ROUNDING = {"sphere": 0.0005, "arccos1": 0.00005}
 
-def title(name: str) -> str:
-    """A model in a few words: its setting, and what of its shape is not the default."""
-    model = RUNS[name].run.model
-    words = [TITLES[RUNS[name].setting], f"{model.layers} layers"]
+
+def title(found: Data) -> str:
+    """A model in a few words: its setting, its depth, and what of its attention and training is not the paper's."""
+    model, steps = RUNS[found["model"]].run.model, found["trained_steps"]
+    words = [TITLES[found["setting"]], f"{model.layers} layers"]
     words += [] if model.attention == "softmax" else [f"{model.attention.replace('-mean', '')} attention"]
+    words += [] if steps == PROTOCOL["steps"][1] else [f"{steps:,} training steps"]
     return ", ".join(words)
 
 
@@ -74,7 +79,7 @@ def errors(found: Found, name: str, where: str, budget: int = convergence.BUDGET
 
     return Artefact(
         name=f"trained-{name}",
-        title=f"Error by layer: {title(name)} ({where})",
+        title=f"Error by layer: {title(model)} ({where})",
         caption=(
             "Left: what the model would answer if it stopped after each layer (read off by a linear probe), as mean "
             "squared error, for growing numbers n of examples. Right: four classical solvers after each step, on the "
@@ -110,20 +115,23 @@ def table_errors(data: Data) -> tuple[list[str], list[list[Any]]]:
 
 SIME_CAPTION = (
     "For every layer and every step of a solver: how alike the errors of the two are (SimE, the mean cosine between "
-    f"them over {EVALUATION_SEQUENCES} prompts, 1 is the same). Squares mark the most similar step of each layer. "
-    "Steps are on a logarithmic scale: layers that take one and the same number of steps rise ever more slowly on it, "
-    "and a straight diagonal is a number of steps that multiplies from layer to layer. High values are no evidence by "
-    "themselves: all good predictors share most of their error."
+    f"them over {EVALUATION_SEQUENCES} prompts, 1 is the same). Squares mark the step whose mean similarity is "
+    "largest, while R² elsewhere is that of the mean over prompts of each prompt's best step. Steps are on a "
+    "logarithmic scale: layers that take one and the same number of steps rise ever more slowly on it, and a straight "
+    "diagonal is a number of steps that multiplies from layer to layer. High values are no evidence by themselves: all "
+    "good predictors share most of their error."
 )
 
 
 def heat(found: Found, name: str, where: str) -> Artefact | None:
     """One large heat map: the layers of one model against Richardson steps."""
+    if name not in found:
+        return None
     return of_models(
         found,
         [name],
         name=f"heat-{name}",
-        title=f"Similarity of errors with Richardson: {title(name)} ({where})",
+        title=f"Similarity of errors with Richardson: {title(found[name])} ({where})",
         caption=lambda _: SIME_CAPTION + " The number beside a square is its SimE.",
         draw=draw_heat,
         table=table_sime,
@@ -158,10 +166,10 @@ def draw_similarity(data: Data) -> Figure:
     low = lowest(list(data.values()))
     with figure(3.4 * len(data) + 1.6, 9.6) as fig:
         axes = fig.subplots(len(PAPER_SOLVERS), len(data), squeeze=False, sharex="col")
-        for column, (name, model) in zip(axes.T, data.items(), strict=True):
+        for column, model in zip(axes.T, data.values(), strict=True):
             for ax, solver in zip(column, PAPER_SOLVERS, strict=True):
                 image = heat_map(ax, model, solver, low)
-            column[0].set_title(title(name))
+            column[0].set_title(title(model))
             column[-1].set_xlabel("layer")
         for ax, solver in zip(axes[:, 0], PAPER_SOLVERS, strict=True):
             ax.set_ylabel(f"{LABELS[solver]} step")
@@ -213,7 +221,7 @@ def steps(found: Found, name: str, where: str) -> Artefact:
 
     return Artefact(
         name=f"steps-{name}",
-        title=f"Best-matching step by layer: {title(name)} ({where})",
+        title=f"Best-matching step by layer: {title(found[name])} ({where})",
         caption=steps_caption([found[name]]) + lengths([name], found),
         config=config([name, *seeds]),
         compute=compute,
@@ -277,7 +285,7 @@ def rows_steps(data: Data) -> list[Row]:
                 ours=richardson["r2"],
                 low=richardson["r2_low"],
                 high=richardson["r2_high"],
-                rounding=0.0005,
+                rounding=R2_ROUNDING[name],
                 note=model["held"],
             ).beside([seed["r2"] for seed in spread])
         )
@@ -314,9 +322,14 @@ def laws(found: Found) -> Artefact | None:
 def draw_laws(data: Data) -> Figure:
     with figure(8.4, 3.4) as fig:
         ax = fig.subplots()
-        for model in data.values():
-            color, dash = LAW_LOOKS[model["setting"]]
-            words = f"{TITLES[model['setting']]}, R² = {r2_words(model['solvers']['richardson']['r2'])}"
-            trajectory(ax, model, "richardson", label=words, color=color, dash=dash)
+        law_lines(ax, list(data.values()))
         fig.legend(*ax.get_legend_handles_labels(), loc="outside right upper")
     return fig
+
+
+def law_lines(ax: Axes, models: Sequence[Data]) -> None:
+    """Best-matching Richardson steps of models that differ in the law of their inputs."""
+    for model in models:
+        color, dash = LAW_LOOKS[model["setting"]]
+        words = f"{TITLES[model['setting']]}, R² = {r2_words(model['solvers']['richardson']['r2'])}"
+        trajectory(ax, model, "richardson", label=words, color=color, dash=dash)

@@ -64,10 +64,12 @@ def last_token(found: Found) -> Artefact | None:
 
 def draw(data: Data) -> Figure:
     with figure(10.4, 3.6) as fig:
-        for ax, (key, words) in zip(fig.subplots(1, 2, sharey=True), FITTED.items(), strict=True):
+        axes = fig.subplots(1, 2, sharey=True)
+        for ax, (key, words) in zip(axes, FITTED.items(), strict=True):
             law_lines(ax, list(data[key].values()))
             ax.set_title(f"probes fitted on: {words}")
             ax.legend(loc="upper left")
+        axes[0].set_ylim(0, 1.04 * max(ax.dataLim.ymax for ax in axes))
     return fig
 
 
@@ -89,7 +91,10 @@ def summary(data: Data) -> tuple[list[str], list[list[str]]]:
 
 
 def rows(data: Data) -> list[Row]:
-    """The paper's numbers of the sphere once more; they are counted where the probes are those of all x tokens."""
+    """The paper's numbers of the sphere once more; they are counted where the probes are those of all x tokens.
+
+    The spread over seeds is that of probes of all x tokens: no other is known.
+    """
     if "sphere" not in data["last"]:
         return []
     found = rows_steps({"model": "sphere", "models": data["last"], "seeds": data["seeds"]})

@@ -56,7 +56,7 @@ def small(monkeypatch):
     monkeypatch.setattr(Wanted, "read", staticmethod(read))
     monkeypatch.setattr(publishing, "EVALUATION", {"B": 8, "seed": 3})
     monkeypatch.setattr(
-        publishing, "predict", lambda model, setting, prompts: predict(model, setting, prompts=32, sequences=8)
+        publishing, "predict", lambda model, setting, **_: predict(model, setting, prompts=32, sequences=8)
     )
 
 

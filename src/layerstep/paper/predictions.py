@@ -81,19 +81,17 @@ def predict(
     probes: Probes | None = None,
     prompts: int = 38_400,
     sequences: int = NOISE_SEQUENCES,
-    last: bool | None = None,
+    last: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Predictions, Probes]:
     """Fit probes on `prompts` fresh prompts (unless given) and read everything the figures need off `model`.
 
-    last: fit probes on the last x token alone as well; by default only on a GPU, since it takes as long once more.
+    last: fit probes on the last x token alone as well, which takes as long once more.
     """
-    device = model.positions.device
-    last = device.type != "cpu" if last is None else last
     fit = functools.partial(probe, model, SETTINGS[setting], prompts=prompts, seed=1, label="transformer")
     probes = probes or fit(progress=progress)
     evaluation = evaluation_prompts(setting)
-    facts = {"setting": setting, "probes": probes.facts, "provenance": provenance(str(device))}
+    facts = {"setting": setting, "probes": probes.facts, "provenance": provenance(str(model.positions.device))}
     return (
         Predictions(
             layers=probes.path(evaluation),

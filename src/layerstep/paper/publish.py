@@ -53,7 +53,7 @@ def publish(
             old.unlink()
         write_json(folder / "config.json", read_json(trained / "config.json"))
         gpt = gpt.to(device)
-    found, probes = predict(gpt, RUNS[name].setting, prompts=prompts)
+    found, probes = predict(gpt, RUNS[name].setting, prompts=prompts, last=True)
     probes.save(folder / "probes.safetensors")
     found.save(folder)
     stack, log = _log(trained, run)
@@ -141,7 +141,7 @@ Errors at n = {task.N} against the noiseless function beside exact kernel ridge 
 {table}
 
 - `predictions.safetensors`: the probes' readings of every layer on the 256 evaluation prompts, the head's under noise;
-  `last`, where it is there: readings of probes fitted on the last x token alone.
+  `last`: readings of probes fitted on the last x token alone.
 - `probes.safetensors`: the probes. `log.jsonl`: the run's log, thinned.
 - Weights, where they are here, are stored in float16; the last row of the table is theirs.
 """  # noqa: E501

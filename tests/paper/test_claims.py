@@ -104,6 +104,20 @@ def test_a_limit_is_passed_where_no_seed_may_be_on_its_other_side():
         assert (words, told) == (f"sphere: {won} of 12 layers; a seed moves it by up to 4.3", expected)
 
 
+def test_probes_of_the_last_token_are_tried_too():
+    both = model(r2=0.5, won=3) | {"last": {key: model(r2=0.95)[key] for key in ("solvers", "won")}}
+    models = {"sphere": both, **seeds(*(model() for _ in range(3)))}
+    for where in ("Figures 2b, 3", "Figure 2c", "Figure 5, arc-cosine text"):
+        claim = outcome(where, models)
+        assert [held for _, held in claim.checks] == [False, True]
+        assert claim.checks[1][0].startswith("sphere, probes of the last token: ")
+    numbers = {"steps-sphere": {"models": {"sphere": {**both, "held": "as listed"}}}}
+    words = findings(numbers)[0]
+    assert "R² = 0.500 (paper: 0.976); of the four" in words
+    assert "Read by probes of the last token alone, the Richardson steps that match its layers best fit" in words
+    assert words.endswith("Richardson is most similar in 12 layers.")
+
+
 def test_a_shorter_training_is_said_beside_the_law():
     words = [words for words, _ in outcome("Figure 2c", {**laws(), "uniform": model("uniform", steps=82_000)}).checks]
     assert [each.split(":")[0] for each in words] == ["sphere", "uniform (82,000 steps)", "Gaussian, s.d. 0.6"]

@@ -112,34 +112,38 @@ def oscillates(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
         yield f"{name}: it rises in {rises} of {len(errors) - 1} steps", rises > 0
 
 
+def _readings(models: Found, names: Sequence[str] = LAWS) -> Iterator[tuple[str, Data]]:
+    """Models in words and their numbers, and once more where probes of the last x token read them, too."""
+    for name in names:
+        if model := models.get(name):
+            yield _law(model), model
+            if "last" in model:
+                yield f"{_law(model)}, probes of the last token", {**model, **model["last"]}
+
+
 def only(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
-    for law in LAWS:
-        if model := models.get(law):
-            words, agree = [], []
-            for solver in PAPER_SOLVERS:
-                of, test = _straightness(solver), _above if solver == "richardson" else _below
-                reach = f" ± {chance:.2g}" if isfinite(chance := _one(models, of)) else ""
-                words.append(f"{LABELS[solver]} {_r2_words(model, solver)}{reach}")
-                agree.append(test(model, STRAIGHT, of, models))
-            as_claimed = False if False in agree else None if None in agree else True
-            yield f"{_law(model)}: {', '.join(words)} (± by the seed)", as_claimed
+    for name, model in _readings(models):
+        words, agree = [], []
+        for solver in PAPER_SOLVERS:
+            of, test = _straightness(solver), _above if solver == "richardson" else _below
+            reach = f" ± {chance:.2g}" if isfinite(chance := _one(models, of)) else ""
+            words.append(f"{LABELS[solver]} {_r2_words(model, solver)}{reach}")
+            agree.append(test(model, STRAIGHT, of, models))
+        as_claimed = False if False in agree else None if None in agree else True
+        yield f"{name}: {', '.join(words)} (± by the seed)", as_claimed
 
 
 def straight(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
-    for law in LAWS:
-        if model := models.get(law):
-            yield (
-                f"{_law(model)}: R² {_r2_words(model)}{_moves(_one(models, _r2))}",
-                _above(model, STRAIGHT, _r2, models),
-            )
+    moves = _moves(_one(models, _r2))
+    for name, model in _readings(models):
+        yield f"{name}: R² {_r2_words(model)}{moves}", _above(model, STRAIGHT, _r2, models)
 
 
 def similar(models: Found, _: Mapping[str, Data], names: Sequence[str] = LAWS) -> Iterator[Check]:
-    for name in names:
-        if model := models.get(name):
-            depth = _depth_of(model)
-            words = f"{_law(model)}: {_won(model)} of {depth} layers{_moves(depth * _one(models, _share_won))}"
-            yield words, _above(model, 0.5, _share_won, models)
+    for name, model in _readings(models, names):
+        depth = _depth_of(model)
+        words = f"{name}: {_won(model)} of {depth} layers{_moves(depth * _one(models, _share_won))}"
+        yield words, _above(model, 0.5, _share_won, models)
 
 
 def _above(model: Data, limit: float, of: Callable[[Data], float], models: Found) -> bool | None:

@@ -86,23 +86,19 @@ def _share(verdicts: Mapping[str, Data], nearest: str, part: str) -> str:
 
 def _on_steps(data: Mapping[str, Data]) -> list[str]:
     """Whose best-matching steps are straight, in our model on the sphere and in a written one."""
-    sentences, quoted = [], BEST_STEP_R2["sphere"]
+    sentences = []
     if "steps-sphere" in data:
         model = data["steps-sphere"]["models"]["sphere"]
-        r2 = {name: found["r2"] for name, found in model["solvers"].items() if not isnan(found["r2"])}
-        words = f"all layers match one Richardson step best, which is no line (paper: R² = {quoted})"
-        if "richardson" in r2:
-            words = (
-                "the Richardson steps that match its layers best fit a straight line with "
-                f"R² = {r2['richardson']:.3f} (paper: {quoted})"
-            )
-        best = max(r2, key=lambda name: r2[name], default=None)
-        other = f"; of the four solvers those of {LABELS[best]} are the straightest, {r2[best]:.3f}" if best else ""
         sentences.append(
-            f"In our model on the sphere ({model['held']}) {words}{other}. Richardson is most "
+            f"In our model on the sphere ({model['held']}) {_straightness(model)}. Richardson is most "
             f"similar in {model['won']['richardson']} of {len(model['layers']) - 1} layers (paper: "
             f"{LAYERS_WON['sphere']})."
         )
+        if last := model.get("last"):
+            sentences[-1] += (
+                f" Read by probes of the last token alone, {_straightness(last)}; Richardson is most similar in "
+                f"{last['won']['richardson']} layers."
+            )
     if "written-beside-trained" in data:
         model = data["written-beside-trained"]["written-chebyshev"]
         sentences.append(
@@ -111,3 +107,19 @@ def _on_steps(data: Mapping[str, Data]) -> list[str]:
             f"Richardson is most similar in {model['won']['richardson']} of {len(model['layers']) - 1} layers.)"
         )
     return sentences
+
+
+def _straightness(model: Data) -> str:
+    """How straight the best-matching Richardson steps of a model are, and which solver's are straightest."""
+    quoted = BEST_STEP_R2["sphere"]
+    r2 = {name: found["r2"] for name, found in model["solvers"].items() if not isnan(found["r2"])}
+    words = f"all layers match one Richardson step best, which is no line (paper: R² = {quoted})"
+    if "richardson" in r2:
+        words = (
+            "the Richardson steps that match its layers best fit a straight line with "
+            f"R² = {r2['richardson']:.3f} (paper: {quoted})"
+        )
+    best = max(r2, key=lambda name: r2[name], default=None)
+    return words + (
+        f"; of the four solvers those of {LABELS[best]} are the straightest, {r2[best]:.3f}" if best else ""
+    )

@@ -23,6 +23,12 @@ def test_a_room_exports_what_the_package_offers(room):
     assert offered <= set(getattr(module, "__all__", offered))
 
 
+def test_a_star_import_brings_the_public_names():
+    names = {}
+    exec("from layerstep import *", names)
+    assert {name for room in ls._ROOMS.values() for name in room.split()} <= set(names)
+
+
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="layerstep has no 'solver'"):
         ls.solver  # noqa: B018

@@ -31,6 +31,7 @@ _ROOMS = {
     "errors": "FileError InputError LayerstepError",
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
+__all__ = list(_ROOM_OF)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

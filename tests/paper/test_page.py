@@ -174,6 +174,13 @@ def test_the_explorers_draw_in_a_real_browser(report, tmp_path):
 
 
 @browser
+def test_a_curve_that_has_ended_says_where(report, tmp_path):
+    words = said(open_in_browser(report[0].page, tmp_path, PRESS + 'press("errors", "ArrowRight");'), "errors")
+    assert words.startswith("n = 40, after layer or step 13:")
+    assert re.search(r"this model 0\.\d+ \(after 12\) +Preconditioned Richardson 0\.\d+ +Conjugate", words)
+
+
+@browser
 def test_arrow_keys_and_choices_move_what_is_read(report, tmp_path):
     script = (
         PRESS

@@ -56,7 +56,9 @@ function errors(root, {titles, settings, models}) {
       onMove: x => {
         heading.textContent = depth ? `n = ${model.contexts[row]}, after layer or step ${x}:`
           : `n = ${x}${model.layers ? `, model after layer ${l}` : ""}, solvers after step ${t}:`;
-        const values = series.map(s => ({...s, value: s.y[nearest(s.x, x)].toPrecision(3)}));
+        const values = series.map(s => ({  // a curve that has ended keeps its last value, and says so
+          ...s, value: s.y[nearest(s.x, x)].toPrecision(3) + (x > s.x.at(-1) ? ` (after ${s.x.at(-1)})` : ""),
+        }));
         if (depth) values.push({label: "exact", color: "var(--soft)", dash: "5 4", value: model.krr[row].toPrecision(3)});
         legend(list, values);
       },

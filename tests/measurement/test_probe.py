@@ -14,6 +14,7 @@ from layerstep.training import GPT, Model
 from layerstep.training.gpt import interleave
 
 TASK = ls.Task(N=6, d=3)
+QUIET = ls.Task(N=6, d=3, sigma=1e-6)  # labels are the function, but for 1e-6
 
 
 def small_gpt() -> GPT:
@@ -25,7 +26,10 @@ def small_gpt() -> GPT:
 
 
 class Planted:
-    """A reader whose first site holds the label of the token, linearly mixed; the second holds the one before."""
+    """A reader whose first site holds f at the token, linearly mixed, and with it a quiet label; the second f before.
+
+    f is no input of a model: a state that held the label itself would be refused.
+    """
 
     def __init__(self) -> None:
         self.model = nn.Linear(1, 1)
@@ -35,16 +39,16 @@ class Planted:
     stages = (1.0, 2.0)
 
     def states(self, prompts):
-        before = torch.nn.functional.pad(prompts.y[:, :-1], (1, 0))
+        before = torch.nn.functional.pad(prompts.f[:, :-1], (1, 0))
         return [
-            torch.stack([y, 0.3 * y**2, prompts.x[..., 0], torch.ones_like(y)], -1) @ self.mix + 0.7
-            for y in (prompts.y, before)
+            torch.stack([f, 0.3 * f**2, prompts.x[..., 0], torch.ones_like(f)], -1) @ self.mix + 0.7
+            for f in (prompts.f, before)
         ]
 
 
 def test_a_planted_linear_target_is_recovered():
-    prompts = ls.sample(TASK, 8, seed=2)
-    path = probe(Planted(), TASK, prompts=512, seed=0).path(prompts)
+    prompts = ls.sample(QUIET, 8, seed=2)
+    path = probe(Planted(), QUIET, prompts=512, seed=0).path(prompts)
     assert path.stages.tolist() == [1, 2]
     # The ridge of 1e-7 of the mean diagonal bounds the error.
     torch.testing.assert_close(path.values[0], prompts.target, atol=1e-4, rtol=0)
@@ -82,8 +86,8 @@ def test_a_small_signal_on_a_large_mean_is_found_in_float32():
         def states(self, prompts):
             return [(100 + 0.1 * state).float() for state in super().states(prompts)]
 
-    prompts = ls.sample(TASK, 8, seed=2)
-    path = probe(Offset(), TASK, prompts=2048, seed=0).path(prompts)
+    prompts = ls.sample(QUIET, 8, seed=2)
+    path = probe(Offset(), QUIET, prompts=2048, seed=0).path(prompts)
     assert (path.values[0] - prompts.target).square().mean().sqrt() < 0.02  # float32 keeps 1e-5 of 100
 
 
@@ -106,12 +110,12 @@ def test_directions_far_below_the_largest_are_found_in_float32_states():
 
     class Spread(Planted):
         def states(self, prompts):
-            y = prompts.y
-            large = torch.stack([prompts.x.sum(-1), y.square(), prompts.x[..., 0]], -1)
-            return [torch.cat([large, 1e-3 * y[..., None]], -1).float()] * 2
+            f = prompts.f
+            large = torch.stack([prompts.x.sum(-1), f.square(), prompts.x[..., 0]], -1)
+            return [torch.cat([large, 1e-3 * f[..., None]], -1).float()] * 2
 
-    prompts = ls.sample(TASK, 8, seed=2)
-    path = probe(Spread(), TASK, prompts=2048, seed=0).path(prompts)
+    prompts = ls.sample(QUIET, 8, seed=2)
+    path = probe(Spread(), QUIET, prompts=2048, seed=0).path(prompts)
     # The ridge of 1e-7 of the mean variance shrinks a direction of variance 1e-6 by about a tenth.
     assert (path.values[0] - prompts.target).square().mean().sqrt() < 0.15
 
@@ -322,6 +326,85 @@ def test_a_hooked_model_is_checked_whatever_its_inputs_close_over(inputs):
 def test_models_that_cannot_be_read_are_refused_in_words(make, words):
     with pytest.raises(ls.InputError, match=words):
         probe(make(), TASK, prompts=8)
+
+
+class Attending(nn.Module):
+    """h <- h + mean of h over the tokens before, or over all; `scale` NaN spoils the last block."""
+
+    def __init__(self, causal: bool = True, scale: float = 1.0):
+        super().__init__()
+        self.read_in, self.causal = nn.Linear(4, 8), causal
+        self.h = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+        for layer in (self.read_in, *self.h):
+            nn.init.normal_(layer.weight, std=0.5, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            self.h[1].weight.mul_(scale)
+
+    def forward(self, tokens):
+        T = tokens.shape[1]
+        weights = torch.ones(T, T, dtype=tokens.dtype)
+        weights = weights.tril() if self.causal else weights
+        h = self.read_in(tokens)
+        for block in self.h:
+            h = block(h + weights / weights.sum(-1, keepdim=True) @ h)
+        return h
+
+
+def in_pairs(p):
+    """x_1, y_1, x_2, ...: two tokens an example."""
+    tokens = p.x.new_zeros(p.B, 2 * (p.N + 1), p.d + 1)
+    tokens[:, 0::2, :-1], tokens[:, 1::2, -1] = p.x, p.y
+    return tokens
+
+
+def own_label(p):
+    return torch.cat([p.x, p.y[..., None]], -1)
+
+
+def label_before(p):
+    return torch.cat([p.x, nn.functional.pad(p.y[:, :-1], (1, 0))[..., None]], -1)
+
+
+ALL, EVEN, ODD = slice(None), slice(0, None, 2), slice(1, None, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("N", "count"), [(6, 40), (6, 1), (1, 40), (1, 1)])
+@pytest.mark.parametrize(
+    ("causal", "inputs", "tokens", "sees"),
+    [
+        (True, in_pairs, EVEN, False),
+        (True, label_before, ALL, False),
+        (True, own_label, ALL, True),
+        (True, in_pairs, ODD, True),
+        (False, in_pairs, EVEN, True),
+        (False, label_before, ALL, True),
+    ],
+)
+def test_states_that_see_the_label_they_should_predict_are_refused(causal, inputs, tokens, sees, N, count, dtype):
+    model = Attending(causal).to(dtype).eval()
+    reader = Hooked(model=model, inputs=inputs, modules=["h.0", "h.1"], tokens=tokens)
+    task = ls.Task(N=N, d=3)
+    if not sees:
+        probe(reader, task, prompts=count)
+    else:
+        with pytest.raises(ls.InputError, match=r"h\.0: the state at x_\{n\+1\} depends on y_\{n\+1\}.*not causal"):
+            probe(reader, task, prompts=count)
+
+
+def test_one_wrong_token_is_enough_to_be_refused():
+    for wrong in range(7):
+        tokens = [2 * n + (n == wrong) for n in range(7)]
+        reader = Hooked(model=Attending().eval(), inputs=in_pairs, modules=["h.0"], tokens=tokens)
+        with pytest.raises(ls.InputError, match="not causal"):
+            probe(reader, TASK, prompts=16)
+
+
+def test_a_layer_of_nan_is_not_taken_for_one_that_sees_labels():
+    reader = Hooked(model=Attending(scale=float("nan")).eval(), inputs=in_pairs, modules=["h.0", "h.1"])
+    path = probe(reader, TASK, prompts=16).path(ls.sample(TASK, 3, seed=0))
+    assert path.values[0].isfinite().all()
+    assert path.values[1].isnan().all()
 
 
 def test_numpy_numbers_are_saved_as_numbers(tmp_path):

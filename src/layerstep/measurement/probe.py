@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from layerstep.errors import FileError, InputError, require, require_choice, require_count, require_positive
 from layerstep.files import provenance, read_tensors, write_tensors
-from layerstep.measurement.readers import GPTReader, Reader, digest_of, in_float64, reader_of
+from layerstep.measurement.readers import GPTReader, Reader, digest_of, in_float64, reader_of, require_causal
 from layerstep.tasks import Path, Prompts, Task, sample
 from layerstep.threads import pool
 from layerstep.training import GPT
@@ -128,7 +128,7 @@ def probe(
     "least-squares": the minimum itself, but for a ridge of 1e-7 of the mean variance, from second moments summed over
     the stream. "gradient": Adam, one step a batch, its rate falling from `lr` to 0; what the paper does, and an
     approximation of the same minimum. tokens="last": fitted on the last x token alone, as the paper words it once; they
-    read all of them.
+    read all of them. A model whose states see the label they are to predict is refused.
     """
     require_count(prompts=prompts, batch=batch)
     require_count(0, seed=seed)
@@ -141,6 +141,7 @@ def probe(
     def draw(index: int) -> Prompts:
         return sample(task, min(batch, prompts - index * batch), seed, FIRST_STEP + index)
 
+    require_causal(reader, draw(0))
     fit = _least_squares if method == "least-squares" else functools.partial(_gradient, lr=lr)
     weights = fit(reader, draw, -(-prompts // batch), FIRST_TOKEN[tokens], progress=progress or (lambda done: None))
     facts = {"task": task.to_dict(), "prompts": prompts, "seed": seed, "method": method, "tokens": tokens}

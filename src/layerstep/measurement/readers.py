@@ -164,6 +164,32 @@ def reader_of(model: Any) -> Reader:
     )
 
 
+@torch.no_grad()
+def require_causal(reader: Reader, prompts: Prompts) -> None:
+    """Raise InputError if the state at x_{n+1} changes with y_{n+1} or a later label: probes would read their target.
+
+    Each of 16 prompts gets other labels from a position of its own on. What is NaN is not compared, and a change that
+    may be rounding is none.
+    """
+    prompts = prompts[torch.arange(16) % prompts.B]
+    first = torch.linspace(0, prompts.N, prompts.B).round()
+    position = torch.arange(prompts.N + 1)
+    later = (position >= first[:, None]).to(prompts.y.device)
+    y = prompts.y + later * prompts.y.square().mean().sqrt()
+    pairs = zip(reader.states(prompts), reader.states(Prompts(prompts.x, y, prompts.f)), strict=True)
+    for site, (before, after) in zip(reader.sites, pairs, strict=True):
+        finite = before.isfinite() & after.isfinite()
+        size = before.double()[finite].square().mean().sqrt()
+        blind = (position <= first[:, None]).to(before.device)  # x_{n+1} comes after y_n and before y_{n+1}
+        change = (after.double() - before.double()).abs()[finite & blind[..., None]]
+        rounding = max(1e-5, 4 * torch.finfo(before.dtype).eps)
+        if bool((change > rounding * size).any()):
+            raise InputError(
+                f"{site}: the state at x_{{n+1}} depends on y_{{n+1}}, which it should predict, or on a later label: "
+                "the model is not causal, or tokens= picks label tokens."
+            )
+
+
 def _as_input(model: nn.Module, given: Any) -> Any:
     """Tensors in a tuple, list or dictionary on the model's device, real ones in its precision."""
     if isinstance(given, dict):

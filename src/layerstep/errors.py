@@ -32,6 +32,11 @@ def require_choice(argument: str, value: object, choices, remedy: str = "") -> N
     require(value in list(choices), argument, repr(value), f"one of {names}", remedy)
 
 
+def require_kind(argument: str, value: object, kind: type, remedy: str = "") -> None:
+    """Raise InputError unless `value` is of the class `kind`: arguments given in another order, or of another kind."""
+    require(isinstance(value, kind), argument, f"a {type(value).__name__}", f"a {kind.__name__}", remedy)
+
+
 def as_float(value: Any) -> float:
     """`value` as a float, infinite where it is too large for one; NaN, which no comparison passes, for no number."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from layerstep.errors import InputError, require, require_count
+from layerstep.errors import InputError, require, require_count, require_kind
 from layerstep.measurement.decision import IDENTIFIED, NONE, Judgement, Rule, judge, live_layers
 from layerstep.measurement.evidence import Evidence, Instrument
 from layerstep.measurement.filters import fit_filter, slopes
@@ -45,7 +45,7 @@ def identify(
     """
     require_count(0, seed=seed)
     seed = int(seed)  # NumPy's numbers are welcome, but a verdict goes into JSON files
-    _require_types(path, rerun)
+    _require_types(path, prompts, task, rerun)
     rule = rule or Rule(**read_record()["rule"])
     task = replace(task, N=prompts.N)
     require(path.B == prompts.B, "path", f"{path.B} sequences", f"on the prompts given, which are {prompts.B}")
@@ -103,10 +103,12 @@ def identify(
     )
 
 
-def _require_types(path: object, rerun: object) -> None:
-    """Raise InputError unless `path` is a Path and `rerun` a function; a model itself is none: it gives no path."""
+def _require_types(path: object, prompts: object, task: object, rerun: object) -> None:
+    """Raise InputError unless all are what they are called; a model is no `rerun`: it gives no path."""
     made = "Make one with ls.Path(values, stages), or read it off a model with probes.path(prompts)."
-    require(isinstance(path, Path), "path", f"a {type(path).__name__}", "a Path", made)
+    require_kind("path", path, Path, made)
+    require_kind("prompts", prompts, Prompts, "The order is path, prompts, task.")
+    require_kind("task", task, Task, "The order is path, prompts, task.")
     function = rerun is None or (callable(rerun) and not isinstance(rerun, nn.Module))
     require(function, "rerun", f"a {type(rerun).__name__}", RERUN)
 

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require, require_count
+from layerstep.errors import require, require_count, require_kind
 from layerstep.tasks import Path, Prompts
 from layerstep.tasks.prompts import Array, as_float_tensor
 
@@ -88,6 +88,8 @@ class Match:
 
 def match(path: Path, reference: Path, target: Prompts | Array) -> Match:
     """SimE of every layer of `path` with every step of `reference`; `target` are the prompts, or their noisy labels."""
+    require_kind("path", path, Path)
+    require_kind("reference", reference, Path, "The order is path, reference, prompts.")
     require(
         path.values.shape[1:] == reference.values.shape[1:],
         "path, reference",

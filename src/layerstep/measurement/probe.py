@@ -14,7 +14,15 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from layerstep.errors import FileError, InputError, require, require_choice, require_count, require_positive
+from layerstep.errors import (
+    FileError,
+    InputError,
+    require,
+    require_choice,
+    require_count,
+    require_kind,
+    require_positive,
+)
 from layerstep.files import provenance, read_tensors, write_tensors
 from layerstep.measurement.readers import GPTReader, Reader, digest_of, in_float64, reader_of, require_causal
 from layerstep.tasks import Path, Prompts, Task, sample
@@ -43,6 +51,7 @@ class Probes:
 
         batch: prompts in a forward pass, by default what suits the device.
         """
+        require_kind("prompts", prompts, Prompts)
         batch = _piece(self.reader) if batch is None else batch
         require_count(batch=batch)
 

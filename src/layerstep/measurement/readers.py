@@ -92,6 +92,9 @@ class Hooked:
         names = self.modules
         ok = not isinstance(names, str) and len(names) > 0
         require(ok, "modules", repr(names), "a list with the names of one module or more")
+        given = f"a {type(self.inputs).__name__}"
+        require(callable(self.inputs), "inputs", given, "a function from prompts to what the model is called with")
+        require(_picks(self.tokens), "tokens", repr(self.tokens), "a slice or a list of integers", "All: slice(None).")
         known = self._known
         for name in names:
             if name not in known:
@@ -140,7 +143,10 @@ class Hooked:
             output = calls[module].pop(0)
             shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
             require(isinstance(output, Tensor) and output.ndim == 3, f"output of {name}", shape, "[B, T, W]")
-            picked = output[:, self.tokens]
+            try:
+                picked = output[:, self.tokens]
+            except (IndexError, ValueError) as error:
+                raise InputError(f"tokens = {self.tokens!r}: do not fit the {shape[1]} tokens of {name}.") from error
             right = picked.shape[:2] == (prompts.B, prompts.N + 1)
             wanted = f"{[prompts.B, prompts.N + 1]} sequences and x tokens"
             require(right, f"output of {name}", list(picked.shape[:2]), wanted, "Set tokens= to pick them.")
@@ -188,6 +194,15 @@ def require_causal(reader: Reader, prompts: Prompts) -> None:
                 f"{site}: the state at x_{{n+1}} depends on y_{{n+1}}, which it should predict, or on a later label: "
                 "the model is not causal, or tokens= picks label tokens."
             )
+
+
+def _picks(tokens: object) -> bool:
+    """Whether `tokens` is a slice, or integers one after the other."""
+    try:
+        index = tokens if isinstance(tokens, slice) else torch.as_tensor(tokens)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    return isinstance(index, slice) or (index.ndim == 1 and not index.is_floating_point())
 
 
 def _as_input(model: nn.Module, given: Any) -> Any:

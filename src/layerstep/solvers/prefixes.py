@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from layerstep.errors import InputError, require, require_count
+from layerstep.errors import InputError, require, require_count, require_kind
 from layerstep.solvers.solver import Solver
 from layerstep.solvers.system import Batch
 from layerstep.tasks import Path, Prompts, Task
@@ -41,6 +41,7 @@ def solve_all(
 
     `progress` is called with the fraction done.
     """
+    _require_problem(prompts, task)
     chosen = list(range(1, prompts.N + 1)) if contexts is None else context_lengths(contexts, prompts.N).tolist()
     require(len(solvers) > 0, "solvers", "{}", "at least one solver")
     numbers = {name: step_numbers(steps, solver) for name, (solver, steps) in solvers.items()}
@@ -71,9 +72,16 @@ def solve_all(
 
 def exact(prompts: Prompts, task: Task) -> Float[Tensor, "B N"]:
     """k_n · (K_n + lam I)⁻¹ y for n = 1..N: what every solver converges to, the posterior mean of the task."""
+    _require_problem(prompts, task)
     block = max(1, BLOCK // (prompts.N + 1) ** 2)
     with one_thread():
         return torch.cat([Batch.of(prompts[start : start + block], task).exact for start in range(0, prompts.B, block)])
+
+
+def _require_problem(prompts: object, task: object) -> None:
+    """Raise InputError unless these are prompts and a task: they are easily given the other way round."""
+    require_kind("prompts", prompts, Prompts, "They come before the task.")
+    require_kind("task", task, Task, "It comes after the prompts.")
 
 
 def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:

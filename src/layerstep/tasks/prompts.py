@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from layerstep.errors import InputError, require, require_count
+from layerstep.errors import InputError, require, require_count, require_kind
 from layerstep.tasks.task import Task
 from layerstep.threads import one_thread
 
@@ -128,6 +128,7 @@ def sample(
 
     Drawn in float64 on the CPU and then moved, so every device and dtype sees the same prompts.
     """
+    require_kind("task", task, Task, "Make one with ls.Task(inputs='sphere').")
     require_count(B=B)
     points = task.N + 1
     x = task.law(normals(seed, step, 0, (B, points, task.d)))

@@ -313,6 +313,7 @@ def test_interventions_are_in_the_unit_of_the_labels(short):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ({"path": ls.Path(torch.zeros(0, 96, 40), [])}, "path = no stages: must be one stage or more"),
         ({"path": torch.zeros(2, 96, 40)}, r"path = a Tensor: must be a Path\. Make one with ls\.Path"),
         (
             {"rerun": nn.Linear(1, 1)},

@@ -48,6 +48,7 @@ def identify(
     _require_types(path, prompts, task, rerun)
     rule = rule or Rule(**read_record()["rule"])
     task = replace(task, N=prompts.N)
+    require(len(path.stages) > 0, "path", "no stages", "one stage or more")
     require(path.B == prompts.B, "path", f"{path.B} sequences", f"on the prompts given, which are {prompts.B}")
     if path.B < FEWEST:
         words = f"{path.B} sequences are too few for an interval: give at least {FEWEST}, better 256"

@@ -9,7 +9,6 @@ from torch import nn
 import layerstep as ls
 from layerstep.measurement.evidence import Instrument
 from layerstep.measurement.library import Library
-from layerstep.training.gpt import interleave
 
 PAGE = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text(encoding="utf-8")
 
@@ -19,7 +18,7 @@ class Theirs(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.read_in = nn.Linear(5, 8)
+        self.read_in = nn.Linear(6, 8)
         self.h = nn.ModuleList(nn.Linear(8, 8) for _ in range(3))
 
     def forward(self, tokens):
@@ -54,7 +53,7 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ls, "identify", small_identify, raising=False)
     monkeypatch.setattr(ls, "probe", small_probe, raising=False)
     monkeypatch.setattr(ls.GPT, "from_pretrained", small_model)
-    names: dict = {"my_tokens": lambda prompts: interleave(prompts.x, prompts.y)}
+    names: dict = {}
     exec(blocks[0], names)
     assert names["verdict"].solver == "richardson"
     assert (tmp_path / "verdict.png").stat().st_size > 10_000

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from layerstep.cli import VERBS, main
 from layerstep.cli.bench import BENCHMARKS
 
 SMALL = ["--sequences", "4", "--N", "6", "--steps", "5"]
+NOT_TRAINED = ["train", "--out", "x", "--prompts", "-1"]  # refused, whatever else is given
 
 
 def test_help_names_every_verb_without_importing_torch():
@@ -98,6 +100,11 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["train", "tiny", "--out", "x", "--steps", "5"], "--set NAME=VALUE"),
         (["construct", "--scheme", "spline"], "--scheme = 'spline': must be one of compact, exact, paper."),
         (["solve", "--kernel", "laplace"], "In Python, ls.KERNELS takes a kernel of your own."),
+        (["solve", "--solvers", "cg", "--solvers", "ridge"], "--solvers is given twice. Give it once, with all its"),
+        (["solve", "--N", "3", "--d", "2", "--N=4"], "--N is given twice."),
+        ([*NOT_TRAINED, "--set", "seed=7", "--set", "steps=128"], "--set is given twice."),
+        ([*NOT_TRAINED, "--checkpoint-seconds", "1", "--checkpoint_seconds", "2"], "--checkpoint-seconds is"),
+        ([*NOT_TRAINED, "--resume", "--resume"], "--resume is given twice."),
         (["bench", "--which", "nothing"], "--which = 'nothing': must be one of all"),
     ],
 )
@@ -151,14 +158,32 @@ def test_nothing_is_drawn_on_stderr_that_is_no_terminal(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_stop_says_how_to_go_on(tmp_path, capsys, monkeypatch):
-    def stopped(*_, **__):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("place", "presses", "words"),
+    [
+        ("_claim", 2, "Nothing was written to {}: the same command starts anew."),
+        ("_Loop.run", 2, "There is no checkpoint in {} yet: the same command with --resume starts anew."),
+        ("_Loop._later", 1, "The last checkpoint is in {}: the same command with --resume goes on."),
+    ],
+)
+def test_a_stop_says_how_to_go_on(place, presses, words, tmp_path, capsys, monkeypatch):
+    """Ctrl-C before, at and after the start of training; the advice is then followed."""
 
-    monkeypatch.setattr("layerstep.training.train", stopped)
-    assert main(["train", "tiny", "--out", str(tmp_path / "o")]) == 130
-    words = f"stopped. The last checkpoint is in {tmp_path / 'o'}: the same command with --resume goes on."
-    assert capsys.readouterr().err == f"layerstep train: {words}\n"
+    def press(*_):
+        for _ in range(presses):
+            signal.raise_signal(signal.SIGINT)
+
+    out = tmp_path / "o"
+    small = ["--set", "steps=65", "warmup=1", "layers=1", "batch=2", "--prompts", "0", "--device", "cpu"]
+    arguments = ["train", "tiny", "--out", str(out), *small]
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"layerstep.training.loop.{place}", press)
+        assert main(arguments) == 130
+    signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == f"layerstep train: stopped. {words.format(out)}\n"
+    assert any(out.glob("checkpoints/step-*.json")) == ("goes on" in words)
+    assert main([*arguments, *(["--resume"] if "--resume" in words else [])]) == 0
 
 
 def test_a_warning_is_one_line(capsys):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -44,10 +45,11 @@ def test_a_stack_writes_each_model_as_if_alone(tmp_path):
 
 
 SCRIPT = """
-import json, sys
+import json, os, sys
 from layerstep.training import Run, train
 runs = [Run.from_dict(values) for values in json.loads(sys.argv[2])]
-train(runs, sys.argv[1], device="cpu", checkpoint_seconds=0, resume=True)
+started = os.path.exists(sys.argv[1] + "/runs.json")
+train(runs, sys.argv[1], device="cpu", checkpoint_seconds=0, resume=started)
 """
 
 
@@ -90,6 +92,69 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path):
     ]
     assert losses[0] == losses[1]
     assert len(list((tmp_path / "killed" / "checkpoints").iterdir())) == 4  # the last two, state and note
+
+
+@pytest.fixture
+def press():
+    """What presses Ctrl-C, in a program that handles it as Python does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("at", [64, 300])
+def test_ctrl_c_writes_a_checkpoint_that_goes_on_to_the_same_bits(tmp_path, press, at):
+    """In the middle, and when nothing is left to do but to save the model."""
+    with pytest.raises(KeyboardInterrupt):
+        train(RUN, tmp_path / "a", device="cpu", on_log=lambda record: record["step"] == at and press())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    found = load_checkpoint(tmp_path / "a" / "checkpoints", [RUN])
+    assert found is not None
+    assert at <= found[0] <= min(at + 3 * 64, 300)  # losses are read a few chunks late
+    resumed = train(RUN, tmp_path / "a", device="cpu", resume=True)
+    whole = train(RUN, tmp_path / "b", device="cpu")
+    assert all(torch.equal(a, b) for a, b in zip(resumed.parameters(), whole.parameters(), strict=True))
+    logs = [(tmp_path / name / "log.jsonl").read_text().splitlines() for name in "ab"]
+    assert [json.loads(line) | {"seconds": 0} for line in logs[0]] == [
+        json.loads(line) | {"seconds": 0} for line in logs[1]
+    ]
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path, press):
+    seen = []
+
+    def twice(record):
+        press()
+        seen.append(record)
+        press()
+        seen.append(record)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(RUN, tmp_path, device="cpu", on_log=twice)
+    assert len(seen) == 1
+    assert not (tmp_path / "checkpoints").exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_program_that_ignores_ctrl_c_trains_on(tmp_path, press):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    train(RUN, tmp_path, device="cpu", on_log=lambda record: press())
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_run_may_be_trained_in_a_thread(tmp_path):
+    thread = threading.Thread(target=train, args=(RUN, tmp_path), kwargs={"device": "cpu"})
+    thread.start()
+    thread.join()
+    GPT.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["missing", "empty"])
+def test_nothing_to_resume_is_said_before_anything_is_written(tmp_path, place):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"there is nothing to resume\. Leave out resume"):
+        train(RUN, tmp_path / place, device="cpu", resume=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
 
 
 def test_folders_of_others_are_not_touched(tmp_path):
@@ -254,6 +319,9 @@ def test_the_command_trains_a_stack_and_prints_json(tmp_path, capsys):
         (["--set", "steps=ten"], "steps = 'ten': must be an integer"),
         (["--set", "heads=3"], "width = 32: must be divisible by heads = 3"),
         (["--prompts", "-1"], "prompts = -1: must be an integer of at least 0"),
+        (["--set", "seed=1", "seed=2"], "'seed=1,seed=2': seed is given twice. Give it once."),
+        (["--stack", "seed=1,seed=2"], "'seed=1,seed=2': seed is given twice. Give it once."),
+        (["--resume"], "there is nothing to resume. Leave out resume"),
         (["--device", "tpu"], "device = 'tpu': must be one of"),
         (["--stack", "seed=1", "layers=2"], "differ in model"),
     ],

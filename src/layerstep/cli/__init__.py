@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from layerstep import __version__
@@ -54,7 +55,7 @@ def _parse(verb: str, arguments: list[str]) -> Callable[[], None]:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(ready, args=arguments, prog=f"layerstep {verb}")
+            parsed = tyro.cli(ready, args=arguments, prog=f"layerstep {verb}")
     except SystemExit as stop:
         if not stop.code:
             raise
@@ -62,6 +63,15 @@ def _parse(verb: str, arguments: list[str]) -> Callable[[], None]:
         if verb == "train" and sentence.startswith("Unrecognized"):
             sentence += " Numbers of a run are changed with --set NAME=VALUE."
         raise InputError(f"{sentence} See layerstep {verb} --help.") from None
+    _require_once(arguments)
+    return parsed
+
+
+def _require_once(arguments: list[str]) -> None:
+    """Of an option given twice the parser would keep the last values alone; --a-b, --a_b and --a-b=1 are one option."""
+    options = Counter(each.partition("=")[0].replace("_", "-") for each in arguments if re.match(r"--\w", each))
+    if repeated := [option for option, times in options.items() if times > 1]:
+        raise InputError(f"{repeated[0]} is given twice. Give it once, with all its values.")
 
 
 def _sentence(box: str) -> str:

@@ -53,7 +53,7 @@ def run(
             progress=True,
         )
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"The last checkpoint is in {out}: the same command with --resume goes on.") from None
+        raise KeyboardInterrupt(_how_to_go_on(out)) from None
     results = []
     for each, model in zip(runs, models if stack else [models], strict=True):
         folder = out / each.name if stack else out
@@ -74,6 +74,16 @@ def run(
             print(f"  MSE {mse:.4f} with all examples, exact KRR {krr:.4f}: {errors['ratio']:.3f} times")
 
 
+def _how_to_go_on(out: FilePath) -> str:
+    from layerstep.training.loop import CHECKPOINTS, RUNS
+
+    if any((out / CHECKPOINTS).glob("step-*.json")):
+        return f"The last checkpoint is in {out}: the same command with --resume goes on."
+    if (out / RUNS).exists():
+        return f"There is no checkpoint in {out} yet: the same command with --resume starts anew."
+    return f"Nothing was written to {out}: the same command starts anew."
+
+
 def parse(changes: str) -> dict[str, Any]:
     """'lr=1e-3,layers=4' as {'lr': 0.001, 'layers': 4}, each value of its field's type."""
     from layerstep.training.config import scalars
@@ -84,6 +94,8 @@ def parse(changes: str) -> dict[str, Any]:
         name, equals, text = change.partition("=")
         if not equals or name not in kinds:
             raise InputError(f"--set or --stack {change!r}: must be NAME=VALUE with NAME one of {', '.join(kinds)}.")
+        if name in values:
+            raise InputError(f"--set or --stack {changes!r}: {name} is given twice. Give it once.")
         try:
             values[name] = kinds[name](text.replace("_", "") if kinds[name] is int else text)
         except ValueError as error:

@@ -8,6 +8,8 @@ import inspect
 import json
 import math
 import os
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -58,7 +60,7 @@ def training(
     `lanes` of them fill each other's gaps (see Engine).
 
     `training` stops after every chunk of steps, so that several can take turns; closed before its end it writes a
-    checkpoint. `train` does all of it.
+    checkpoint. `train` does all of it, and stops so on Ctrl-C; a second Ctrl-C does not wait for the chunk to end.
     """
     runs = [run] if isinstance(run, Run) else list(run)
     require_stackable(runs)
@@ -85,16 +87,44 @@ def _to_its_end(begin: Callable[Options, Generator[None, None, Any]]) -> Callabl
 
     @functools.wraps(begin)
     def train(*args: Options.args, **kwargs: Options.kwargs) -> Any:
-        steps = begin(*args, **kwargs)
-        while True:
+        steps, result = begin(*args, **kwargs), None
+        with _interrupt_waits() as interrupted:
             try:
-                next(steps)
+                while not interrupted.is_set():
+                    next(steps)
             except StopIteration as end:
-                return end.value
+                result = end.value
+            steps.close()
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        return result
 
     train.__name__ = train.__qualname__ = "train"
     train.__signature__ = inspect.signature(begin).replace(return_annotation=Any)  # type: ignore[attr-defined]
     return train
+
+
+@contextlib.contextmanager
+def _interrupt_waits() -> Iterator[threading.Event]:
+    """Yield an event: the first Ctrl-C sets it and interrupts nothing, the second interrupts as ever.
+
+    Only the main thread may handle signals, and a program that handles or ignores Ctrl-C in its own way keeps it.
+    """
+    interrupted = threading.Event()
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or usual is not signal.default_int_handler:
+        yield interrupted
+        return
+
+    def first(*_: Any) -> None:
+        signal.signal(signal.SIGINT, usual)
+        interrupted.set()
+
+    signal.signal(signal.SIGINT, first)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 train = _to_its_end(training)
@@ -112,6 +142,8 @@ def _claim(folder: FilePath, runs: list[Run], resume: bool, device: torch.device
         return
     if folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
         raise InputError(f"out = {folder}: is not empty and holds no run. Choose another folder.")
+    if resume:
+        raise InputError(f"out = {folder}: there is nothing to resume. Leave out resume, or choose another folder.")
     write_json(
         about,
         {

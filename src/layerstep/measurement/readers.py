@@ -171,6 +171,7 @@ def reader_of(model: Any) -> Reader:
 
 
 @torch.no_grad()
+@torch.no_grad()
 def require_causal(reader: Reader, prompts: Prompts) -> None:
     """Raise InputError if the state at x_{n+1} changes with y_{n+1} or a later label: probes would read their target.
 

@@ -21,13 +21,13 @@ from layerstep.measurement.record import read_record
 from layerstep.measurement.words import headline
 from layerstep.paper.artefact import Artefact, Data, kept
 from layerstep.paper.measured import identity, predictions, references
-from layerstep.paper.settings import SETTINGS, evaluation_prompts
+from layerstep.paper.settings import EVALUATION_SEED, SETTINGS, evaluation_prompts
 from layerstep.paper.style import figure
 from layerstep.solvers import NadarayaWatson, RidgePath, solve
 from layerstep.tasks import Path
 
 ROOMS = ("tasks", "solvers", "construction", "measurement", "paper")
-SEED = 0  # of the bootstrap behind a verdict
+SEED = EVALUATION_SEED  # of the bootstrap behind a verdict: `layerstep identify` says the same of a model
 
 
 class Subject(NamedTuple):

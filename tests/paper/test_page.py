@@ -103,7 +103,7 @@ def test_the_page_says_how_it_was_made(report):
         words = re.search(r"<dt>seconds to make</dt><dd>(\d+) in all", each.page.read_text())
         assert words is not None
         assert int(words.group(1)) >= 1
-    assert "<dt>seeds</dt><dd>evaluation prompts 256, bootstrap 1, verdicts 0</dd>" in report[0].page.read_text()
+    assert "<dt>seeds</dt><dd>evaluation prompts 256, bootstrap 1, verdicts 256</dd>" in report[0].page.read_text()
 
 
 def test_the_page_shows_the_paper_s_hyperparameters_and_that_ours_are_the_same(report):

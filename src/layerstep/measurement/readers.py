@@ -128,7 +128,8 @@ class Hooked:
                 "Call model.eval() first."
             )
         given = _as_input(self.model, self.inputs(prompts))
-        modules = [self._known[name] for name in self.modules]
+        known = self._known
+        modules = [known[name] for name in self.modules]
         with _recorded(modules) as calls:
             if isinstance(given, dict):
                 self.model(**given)
@@ -170,7 +171,6 @@ def reader_of(model: Any) -> Reader:
     )
 
 
-@torch.no_grad()
 @torch.no_grad()
 def require_causal(reader: Reader, prompts: Prompts) -> None:
     """Raise InputError if the state at x_{n+1} changes with y_{n+1} or a later label: probes would read their target.

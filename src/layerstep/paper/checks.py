@@ -129,8 +129,7 @@ def only(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
             reach = f" ± {chance:.2g}" if isfinite(chance := _one(models, of)) else ""
             words.append(f"{LABELS[solver]} {_r2_words(model, solver)}{reach}")
             agree.append(test(model, STRAIGHT, of, models))
-        as_claimed = False if False in agree else None if None in agree else True
-        yield f"{name}: {', '.join(words)} (± by the seed)", as_claimed
+        yield f"{name}: {', '.join(words)} (± by the seed)", _all(agree)
 
 
 def straight(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
@@ -155,6 +154,11 @@ def _above(model: Data, limit: float, of: Callable[[Data], float], models: Found
 def _below(model: Data, limit: float, of: Callable[[Data], float], models: Found) -> bool | None:
     above = _above(model, limit, of, models)
     return None if above is None else not above
+
+
+def _all(told: Sequence[bool | None]) -> bool | None:
+    """Whether all are true: one that is not decides, else one that cannot be told."""
+    return False if False in told else None if None in told else True
 
 
 def _one(models: Found, of: Callable[[Data], float]) -> float:
@@ -204,19 +208,16 @@ def softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     without = {law: models[f"linear-{law}"] for law in LAWS if f"linear-{law}" in models}
     if len(without) < len(LAWS):
         return
-    pairs = [_fair(models, [f"linear-{law}"], law) for law in LAWS]
-    usual = [models[pair[-1]] for pair in pairs if pair]
-    best, found = _straightest(list(without.values()), models)
-    words = f"straightest on all laws: {best}"
+    usual = {law: models[there[-1]] for law in LAWS if (there := _fair(models, [f"linear-{law}"], law))}
     if len(usual) == len(LAWS):
-        best, control = _straightest(usual, models)
-        told = None if None in (found, control) else control and not found
-        yield f"{words} without softmax, {best} with, trained as long", told
-    for law, model in without.items():
-        if there := _fair(models, [f"linear-{law}"], law):
-            usual = models[there[-1]]
-            words = f"{_law(model)}: Richardson R² {_r2_words(model)} without softmax, {_r2_words(usual)} with"
-            yield _less(words, model, usual, _r2, models)
+        best, found = _straightest(list(without.values()), models)
+        other, control = _straightest(list(usual.values()), models)
+        words = f"straightest on all laws: {best} without softmax, {other} with, trained as long"
+        yield words, None if None in (found, control) else control and not found
+    for law, with_it in usual.items():
+        model = without[law]
+        words = f"{_law(model)}: Richardson R² {_r2_words(model)} without softmax, {_r2_words(with_it)} with"
+        yield _less(words, model, with_it, _r2, models)
 
 
 def _straightest(of: Sequence[Data], models: Found) -> tuple[str, bool | None]:
@@ -272,8 +273,7 @@ def heads(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     yield f"{words}: {apart:.0%} apart; seeds {_percent(chance)}", told
     straight = [_above(models[name], STRAIGHT, _r2, models) for name in there]
     words = f"R² with {heads} and 8 heads{length}: {', '.join(_r2_words(models[name]) for name in there)}"
-    told = False if False in straight else None if None in straight else True
-    yield words + _moves(_one(models, _r2)), told
+    yield words + _moves(_one(models, _r2)), _all(straight)
 
 
 def width(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:

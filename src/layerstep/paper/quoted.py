@@ -32,6 +32,7 @@ TF_OVER_EO = {"sphere": 0.77, "uniform": 0.86, "gaussian": 0.97}
 
 #: R² of the best-matching Richardson step against the layer (layers 2..10), and layers of 12 that Richardson wins.
 BEST_STEP_R2 = {"sphere": 0.976, "arccos1": 0.9275}
+R2_ROUNDING = {"sphere": 0.0005, "arccos1": 0.00005}  # half a unit of the last digit the paper gives
 LAYERS_WON = {"sphere": 11, "arccos1": 7}
 
 #: "κ ≈ 3,000" and "κ ≈ 10,000" (depth ablation).

@@ -13,7 +13,7 @@ from layerstep.paper import convergence
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.measured import ROOMS, identity
 from layerstep.paper.panels import LABELS, convergence_row, heat_map, lowest, r2_words, trajectories, trajectory
-from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON, PROTOCOL, Row
+from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON, PROTOCOL, R2_ROUNDING, Row
 from layerstep.paper.runs import LAWS, RUNS, SEEDS
 from layerstep.paper.settings import EVALUATION_SEQUENCES, TITLES
 from layerstep.paper.style import LAW_LOOKS, figure
@@ -21,9 +21,6 @@ from layerstep.solvers import PAPER_SOLVERS
 
 #: The numbers of every model that is here (`measured.compute`), by name.
 Found = Mapping[str, Data]
-
-#: Half a unit of the last digit the paper gives of its R².
-R2_ROUNDING = {"sphere": 0.0005, "arccos1": 0.00005}
 
 
 def title(found: Data) -> str:

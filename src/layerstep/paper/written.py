@@ -43,7 +43,8 @@ def compute_schemes(config: Data) -> Data:
     prompts = evaluation_prompts("sphere")
     prompts = prompts[prompts.y.abs().amax(1) <= config["B_y"]][: config["sequences"]]
     curve = convergence_data(network, prompts, stages)
-    return {"schemes": made, **PROMISE, "curve": curve, "richardson": _beside_richardson(config["steps"], prompts)}
+    promise = {key: config[key] for key in PROMISE}
+    return {"schemes": made, **promise, "curve": curve, "richardson": _beside_richardson(config["steps"], prompts)}
 
 
 def _beside_richardson(steps: int, prompts: Prompts) -> Data:

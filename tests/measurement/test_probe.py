@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import layerstep as ls
-from layerstep.measurement.probe import Probes, probe
+from layerstep.measurement.probe import Probes, probe, probe_each
 from layerstep.measurement.readers import GPTReader, Hooked
 from layerstep.training import GPT, Model
 from layerstep.training.gpt import interleave
@@ -79,6 +79,25 @@ def test_probes_are_fitted_on_the_tokens_asked_for(tokens, first):
         w = np.linalg.lstsq(H[:, first:].reshape(-1, 6), drawn.y[:, first:].numpy().ravel(), rcond=1e-10)[0]
         np.testing.assert_allclose(path, new[:, 1:] @ w, atol=1e-4)
     assert fitted.facts["tokens"] == tokens
+
+
+@pytest.mark.parametrize("method", ["least-squares", "gradient"])
+def test_both_kinds_of_probes_come_from_one_pass(method):
+    options, passes = {"prompts": 96, "batch": 32, "seed": 3, "method": method}, []
+
+    class Counted(Planted):
+        def states(self, prompts):
+            passes.append(prompts.B)
+            return super().states(prompts)
+
+    both = probe_each(Counted(), TASK, ["all", "last"], **options)
+    once = len(passes)
+    for tokens, found in zip(["all", "last"], both, strict=True):
+        alone = probe(Counted(), TASK, tokens=tokens, **options)
+        assert found.facts["tokens"] == alone.facts["tokens"] == tokens
+        for ours, theirs in zip(found.weights, alone.weights, strict=True):
+            torch.testing.assert_close(ours, theirs)
+    assert len(passes) == 3 * once
 
 
 def test_a_small_signal_on_a_large_mean_is_found_in_float32():
@@ -408,7 +427,8 @@ def test_a_layer_of_nan_is_not_taken_for_one_that_sees_labels():
 
 
 def test_numpy_numbers_are_saved_as_numbers(tmp_path):
-    fitted = unwrap(probe)(small_gpt(), TASK, prompts=np.int64(16), batch=np.int32(8), seed=np.int64(3))
+    options = {"prompts": np.int64(16), "batch": np.int32(8), "seed": np.int64(3)}
+    fitted = unwrap(probe_each)(small_gpt(), TASK, ["all"], **options)[0]
     fitted.save(tmp_path / "probes.safetensors")
     assert Probes.load(tmp_path / "probes.safetensors", small_gpt()).facts["seed"] == 3
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -139,11 +139,30 @@ def probe(
     approximation of the same minimum. tokens="last": fitted on the last x token alone, as the paper words it once; they
     read all of them. A model whose states see the label they are to predict is refused.
     """
+    stream = {"prompts": prompts, "batch": batch, "seed": seed, "method": method, "lr": lr, "label": label}
+    return probe_each(model, task, [tokens], **stream, progress=progress)[0]
+
+
+def probe_each(
+    model: Any,
+    task: Task,
+    tokens: Sequence[str],
+    *,
+    prompts: int = 38_400,
+    batch: int = 64,
+    seed: int = 0,
+    method: str = "least-squares",
+    lr: float = 1e-2,
+    label: str = "model",
+    progress: Callable[[float], None] | None = None,
+) -> list[Probes]:
+    """What `probe` gives for each of `tokens`, from one pass over the prompts."""
     require_count(prompts=prompts, batch=batch)
     require_count(0, seed=seed)
     require_positive(lr=lr)
     require_choice("method", method, ["least-squares", "gradient"])
-    require_choice("tokens", tokens, FIRST_TOKEN)
+    for name in tokens:
+        require_choice("tokens", name, FIRST_TOKEN)
     prompts, batch, seed = int(prompts), int(batch), int(seed)  # NumPy's numbers do not go into JSON
     reader = reader_of(model)
 
@@ -152,10 +171,14 @@ def probe(
 
     require_causal(reader, draw(0))
     fit = _least_squares if method == "least-squares" else functools.partial(_gradient, lr=lr)
-    weights = fit(reader, draw, -(-prompts // batch), FIRST_TOKEN[tokens], progress=progress or (lambda done: None))
-    facts = {"task": task.to_dict(), "prompts": prompts, "seed": seed, "method": method, "tokens": tokens}
-    facts |= {"label": label, "weights": digest_of(reader.model)}
-    return Probes(reader=reader, weights=tuple(w.cpu() for w in weights), facts=facts | {"provenance": provenance()})
+    firsts = [FIRST_TOKEN[name] for name in tokens]
+    found = fit(reader, draw, -(-prompts // batch), firsts, progress=progress or (lambda done: None))
+    facts = {"task": task.to_dict(), "prompts": prompts, "seed": seed, "method": method, "label": label}
+    facts |= {"weights": digest_of(reader.model), "provenance": provenance()}
+    return [
+        Probes(reader=reader, weights=tuple(w.cpu() for w in weights), facts=facts | {"tokens": name})
+        for name, weights in zip(tokens, found, strict=True)
+    ]
 
 
 Draw = Callable[[int], Prompts]
@@ -199,9 +222,9 @@ class Moments:
 
 
 def _least_squares(
-    reader: Reader, draw: Draw, batches: int, first: int, *, progress: Callable[[float], None]
-) -> list[Tensor]:
-    """(C + ridge) w = c, from second moments summed over the stream; the x tokens from `first` on."""
+    reader: Reader, draw: Draw, batches: int, firsts: Sequence[int], *, progress: Callable[[float], None]
+) -> list[list[Tensor]]:
+    """(C + ridge) w = c for every site, from second moments summed over the stream; the x tokens from each `first`."""
     size = _piece(reader)
 
     @torch.no_grad()
@@ -209,47 +232,54 @@ def _least_squares(
         prompts, sums = draw(index), []
         for start in range(0, prompts.B, size):
             piece = prompts[start : start + size]
-            of_sites = [Moments.of(state[:, first:], piece.y[:, first:]) for state in reader.states(piece)]
-            sums = _added(sums, of_sites)
+            states = list(reader.states(piece))
+            sums = _added(sums, [Moments.of(h[:, first:], piece.y[:, first:]) for first in firsts for h in states])
         return sums
 
     total: list[Moments] = []
     with _several(reader, moments, range(batches)) as results:
-        for index, of_sites in enumerate(results):
-            total = _added(total, of_sites)
+        for index, sums in enumerate(results):
+            total = _added(total, sums)
             progress((index + 1) / batches)
-    return [sums.weights() for sums in total]
+    return _by_token([sums.weights() for sums in total], firsts)
 
 
 def _added(total: list[Moments], more: list[Moments]) -> list[Moments]:
-    """The sums of every site with more added to them, in place."""
+    """All sums with more added to them, in place."""
     for sums, others in zip(total, more, strict=False):
         sums.add(others)
     return total or more
 
 
 def _gradient(
-    reader: Reader, draw: Draw, batches: int, first: int, *, progress: Callable[[float], None], lr: float
-) -> list[Float[Tensor, "W1"]]:
-    """Adam on the mean squared error, all sites at once: they share no weights."""
+    reader: Reader, draw: Draw, batches: int, firsts: Sequence[int], *, progress: Callable[[float], None], lr: float
+) -> list[list[Float[Tensor, "W1"]]]:
+    """Adam on the mean squared error, all probes at once: they share no weights."""
     weights: list[Tensor] = []
     optimiser = None
     for step in range(batches):
         prompts = draw(step)
         with torch.no_grad():
-            states = [F.pad(s[:, first:].flatten(0, 1), (0, 1), value=1.0) for s in reader.states(prompts)]
+            states = list(reader.states(prompts))
+            inputs = [F.pad(h[:, first:].flatten(0, 1), (0, 1), value=1.0) for first in firsts for h in states]
+        labels = [prompts.y[:, first:].flatten().to(h) for first in firsts for h in states]
         if optimiser is None:
-            weights = [torch.zeros(h.shape[1], dtype=h.dtype, device=h.device, requires_grad=True) for h in states]
+            weights = [torch.zeros(h.shape[1], dtype=h.dtype, device=h.device, requires_grad=True) for h in inputs]
             optimiser = torch.optim.Adam(weights, lr=lr)
         for group in optimiser.param_groups:
             group["lr"] = lr * (1 - step / batches)
-        labels = prompts.y[:, first:].flatten().to(states[0])
-        loss = sum((h @ w - labels).square().mean() for h, w in zip(states, weights, strict=True))
+        loss = sum((h @ w - y).square().mean() for h, w, y in zip(inputs, weights, labels, strict=True))
         optimiser.zero_grad()
         loss.backward()  # type: ignore[union-attr]
         optimiser.step()
         progress((step + 1) / batches)
-    return [w.detach().double() for w in weights]
+    return _by_token([w.detach().double() for w in weights], firsts)
+
+
+def _by_token(weights: list[Tensor], firsts: Sequence[int]) -> list[list[Tensor]]:
+    """The sites of the first kind, of the second, and so on."""
+    sites = len(weights) // len(firsts)
+    return [weights[start : start + sites] for start in range(0, len(weights), sites)]
 
 
 def _device(reader: Reader) -> torch.device:

@@ -5,7 +5,6 @@ Needs the packages that training needs and no other, so that it can run where th
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -17,7 +16,8 @@ from torch import Tensor
 
 from layerstep.errors import FileError
 from layerstep.files import provenance, read_tensors, write_tensors
-from layerstep.measurement import Probes, probe
+from layerstep.measurement import Probes
+from layerstep.measurement.probe import probe_each
 from layerstep.paper.quoted import SIGMA_TEST
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
 from layerstep.tasks import Path
@@ -86,10 +86,12 @@ def predict(
 ) -> tuple[Predictions, Probes]:
     """Fit probes on `prompts` fresh prompts (unless given) and read everything the figures need off `model`.
 
-    last: fit probes on the last x token alone as well, which takes as long once more.
+    last: fit probes on the last x token alone as well.
     """
-    fit = functools.partial(probe, model, SETTINGS[setting], prompts=prompts, seed=1, label="transformer")
-    probes = probes or fit(progress=progress)
+    wanted = ["all"] * (probes is None) + ["last"] * last
+    stream = {"prompts": prompts, "seed": 1, "label": "transformer", "progress": progress}
+    fitted = probe_each(model, SETTINGS[setting], wanted, **stream) if wanted else []
+    probes = probes or fitted[0]
     evaluation = evaluation_prompts(setting)
     facts = {"setting": setting, "probes": probes.facts, "provenance": provenance(str(model.positions.device))}
     return (
@@ -98,7 +100,7 @@ def predict(
             head=model(evaluation)[:, 1:].cpu(),
             noise=noise_sweep(model, setting, sequences),
             facts=facts,
-            last=fit(tokens="last", progress=progress).path(evaluation) if last else None,
+            last=fitted[-1].path(evaluation) if last else None,
         ),
         probes,
     )

@@ -242,13 +242,15 @@ def test_a_model_in_two_folders_is_judged_once(plant, tmp_path, monkeypatch):
 def test_verdicts_are_made_once_and_one_that_fails_leaves_the_others(planted, tmp_path, monkeypatch):
     judged = []
 
-    def judge(name, subject, progress):
-        judged.append(name)
-        if name == "uniform":
+    def judge(subject, instrument):
+        assert instrument == f"of {subject.setting}"
+        judged.append(subject.setting)
+        if subject.setting == "uniform":
             raise ls.InputError("path: too short.")
         return {"solver": None}
 
     monkeypatch.setattr(verdicts, "_judge", judge)
+    monkeypatch.setattr(verdicts, "_instrument", lambda setting: f"of {setting}")
     monkeypatch.setattr(verdicts, "CONTROLS", {})
     models = {name: planted[name] for name in ("sphere", "uniform")}
     for _ in range(2):

@@ -93,7 +93,7 @@ def fit_filter(evidence: Evidence, judgement: Judgement, *, seed: int) -> Filter
     table = torch.cat([_filter(BINS, TAU, p, inverse) for p, inverse in SHAPES]).T.float()  # [K, shapes tau]
     losses = {}
     for v in {v for fit in judgement.fits[:3] for v in fit.v}:
-        components = [_components(evidence, v, name) for name in NORMALISATIONS]
+        components = _components(evidence, v)
         loss = torch.stack([_losses(values, part.float() @ table) for part in components])  # [3, L, B, shapes tau]
         U = _mean_U(loss, total, torch.ones(1, total.shape[1]))[0]
         losses[v] = (float(U.min()), U, loss, components)
@@ -134,12 +134,13 @@ def _filter(s: Float[Tensor, "K"], tau: Float[Tensor, "T"], p: float, inverse_m:
     return -torch.expm1(-z) if inverse_m == 0 else 1 - (1 + z * inverse_m) ** (-1 / inverse_m)
 
 
-def _components(evidence: Evidence, v: float, name: str) -> Float[Tensor, "B C K"]:
-    """The components c_k of KRR gathered on the bins of log s, split linearly between the two nearest."""
+def _components(evidence: Evidence, v: float) -> list[Float[Tensor, "B C K"]]:
+    """For each normalisation the components c_k of KRR gathered on the bins of log s, split linearly between the two
+    nearest."""
     library = evidence.library
     batch = Batch.of(library.prompts, replace(library.task, v=v))
-    columns = [_binned(*_spectrum(batch.system(n), name)) for n in library.contexts]
-    return torch.stack(columns, dim=1)
+    systems = [batch.system(n) for n in library.contexts]
+    return [torch.stack([_binned(*_spectrum(s, name)) for s in systems], dim=1) for name in NORMALISATIONS]
 
 
 def _spectrum(system: System, name: str) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n"]]:

@@ -26,16 +26,26 @@ def kept(
 ) -> tuple[Data, bool]:
     """The result in `file` if it was made from `of` by the code of `rooms`, else computed and kept there; and whether
     it was found. whole: what belongs beside it is there."""
-    identity = digest({**of, "source": source_digest(rooms)})
-    with contextlib.suppress(FileError):  # absent or broken: made anew
-        found = read_json(file)
-        if whole and isinstance(found, dict) and found.get("identity") == identity:
-            return found, True
+    if whole and (found := result_in(file, of, rooms)) is not None:
+        return found, True
     start = time.perf_counter()
     data = compute()
     facts = {"provenance": provenance(), "seconds": time.perf_counter() - start}
-    write_json(file, {"identity": identity, "config": of, **facts, "data": data})
+    write_json(file, {"identity": _identity(of, rooms), "config": of, **facts, "data": data})
     return read_json(file), False  # as the next call will read it
+
+
+def result_in(file: FilePath, of: Data, rooms: tuple[str, ...]) -> Data | None:
+    """The result in `file`, None where it is absent, broken, or made from something else."""
+    with contextlib.suppress(FileError):
+        found = read_json(file)
+        if isinstance(found, dict) and found.get("identity") == _identity(of, rooms):
+            return found
+    return None
+
+
+def _identity(of: Data, rooms: tuple[str, ...]) -> str:
+    return digest({**of, "source": source_digest(rooms)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
@@ -19,12 +21,13 @@ from layerstep.measurement import Instrument, Library, Verdict, identify, layers
 from layerstep.measurement.library import default_contexts
 from layerstep.measurement.record import read_record
 from layerstep.measurement.words import headline
-from layerstep.paper.artefact import Artefact, Data, kept
+from layerstep.paper.artefact import Artefact, Data, kept, result_in
 from layerstep.paper.measured import identity, predictions, references
 from layerstep.paper.settings import EVALUATION_SEED, SETTINGS, evaluation_prompts
 from layerstep.paper.style import figure
 from layerstep.solvers import NadarayaWatson, RidgePath, solve
 from layerstep.tasks import Path
+from layerstep.threads import pool
 
 ROOMS = ("tasks", "solvers", "construction", "measurement", "paper")
 SEED = EVALUATION_SEED  # of the bootstrap behind a verdict: `layerstep identify` says the same of a model
@@ -90,19 +93,18 @@ def judge(
         name: Subject("sphere", {"control": name}, functools.partial(make, "sphere"), {"what": what, "truth": truth})
         for name, (what, truth, make) in CONTROLS.items()
     }
-    found, failed, setting = {}, {}, None
-    for name, subject in sorted(subjects.items(), key=lambda item: item[1].setting):
-        if subject.setting != setting:  # an instrument is two gigabytes: one at a time
-            _instrument.cache_clear()
-            setting = subject.setting
-        of = {**subject.identity, "seed": SEED, "rule": read_record()["rule"]}
-        file = folder / "measured" / f"verdict-{name.replace(' ', '-')}.json"
-        try:
-            found[name] = kept(file, of, ROOMS, functools.partial(_judge, name, subject, progress))[0]["data"]
-        except LayerstepError as error:
-            failed[f"verdict on {name}"] = str(error)
-    _instrument.cache_clear()
-    return {name: found[name] for name in subjects if name in found}, failed
+    results: dict[str, Data | LayerstepError] = {}
+    for setting in sorted({subject.setting for subject in subjects.values()}):
+        alike = {name: subject for name, subject in subjects.items() if subject.setting == setting}
+        results |= _judge_alike(setting, alike, folder / "measured", progress)
+    found, failed = {}, {}
+    for name in subjects:
+        result = results[name]
+        if isinstance(result, LayerstepError):
+            failed[f"verdict on {name}"] = str(result)
+        else:
+            found[name] = result
+    return found, failed
 
 
 def _distinct(models: Mapping[str, Data]) -> dict[str, Data]:
@@ -113,16 +115,37 @@ def _distinct(models: Mapping[str, Data]) -> dict[str, Data]:
     return {name: models[name] for name in first.values()}
 
 
-def _judge(name: str, subject: Subject, progress: Callable[[str], None]) -> Data:
-    progress(f"verdict on {name}")
+def _judge_alike(
+    setting: str, subjects: Mapping[str, Subject], folder: FilePath, progress: Callable[[str], None]
+) -> dict[str, Data | LayerstepError]:
+    """Verdicts on subjects of one setting, one a core, by one instrument, made if a verdict is missing."""
+    rule = read_record()["rule"]
+    files = {name: folder / f"verdict-{name.replace(' ', '-')}.json" for name in subjects}
+    made_from = {name: {**subject.identity, "seed": SEED, "rule": rule} for name, subject in subjects.items()}
+    missing = [name for name in subjects if result_in(files[name], made_from[name], ROOMS) is None]
+    if missing:
+        progress(f"verdicts on {', '.join(missing)}")
+    instrument = _instrument(setting) if missing else None
+
+    def one(name: str) -> Data | LayerstepError:
+        compute = functools.partial(_judge, subjects[name], instrument)
+        try:
+            return kept(files[name], made_from[name], ROOMS, compute)[0]["data"]
+        except LayerstepError as error:
+            return error
+
+    with pool(torch.device("cpu")) as workers, closing(workers.map(one, subjects)) as results:  # type: ignore[type-var]
+        return dict(zip(subjects, results, strict=True))
+
+
+def _judge(subject: Subject, instrument: Instrument | None) -> Data:
     task, prompts = SETTINGS[subject.setting], evaluation_prompts(subject.setting)
     path = subject.path()
-    verdict = identify(path, prompts, task, instrument=_instrument(subject.setting), seed=SEED)
+    verdict = identify(path, prompts, task, instrument=instrument, seed=SEED)
     won = {} if "won" in subject.facts else {"won": _won(path, subject.setting)}
     return {**subject.facts, **won, "setting": subject.setting, "depth": len(path.stages), **_short(verdict)}
 
 
-@functools.lru_cache(maxsize=1)
 def _instrument(setting: str) -> Instrument:
     task = SETTINGS[setting]
     return Instrument.prepare(Library.build(evaluation_prompts(setting), task, default_contexts(task.N)))

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.patches import Rectangle
 
 from layerstep.construction import construct
 from layerstep.errors import LayerstepError
 from layerstep.files import digest
-from layerstep.measurement import Instrument, Library, Verdict, identify, layers_won, match
+from layerstep.measurement import CLASSES, Instrument, Library, Verdict, identify, layers_won, match
 from layerstep.measurement.library import default_contexts
 from layerstep.measurement.record import read_record
 from layerstep.measurement.words import headline
 from layerstep.paper.artefact import Artefact, Data, kept, result_in
 from layerstep.paper.measured import identity, predictions, references
+from layerstep.paper.runs import LAWS
 from layerstep.paper.settings import EVALUATION_SEED, SETTINGS, evaluation_prompts
-from layerstep.paper.style import figure
+from layerstep.paper.style import ORANGE, figure
 from layerstep.solvers import NadarayaWatson, RidgePath, solve
 from layerstep.tasks import Path
 from layerstep.threads import pool
@@ -183,6 +186,12 @@ def _short(verdict: Verdict) -> Data:
         "windows": [[[w.layers[0], w.layers[-1]], headline(w)] for w in verdict.ranges],
     }
     if table is not None:
+        usable = torch.isin(table.layers, torch.tensor(overall.usable, dtype=table.layers.dtype))
+        left = table.U[:, usable].mean(1).tolist()
+        classes: dict[str, float] = {}
+        for fit in overall.fits:  # the best first: its class's value is that of its nearest family
+            classes.setdefault(fit.kind, left[table.families.index(fit.family)])
+        short |= {"classes": classes}
         short |= {"families": list(table.families), "layers": table.layers.tolist(), "U_layer": table.U.tolist()}
     return short
 
@@ -192,36 +201,64 @@ def _number(value: float) -> float | None:
 
 
 def draw(data: Data) -> Figure:
-    """The unexplained fraction of every family on every layer: dark is close, and only a dark row is a candidate."""
-    shown = {name: found for name, found in data.items() if "families" in found}
-    names = sorted({family for found in shown.values() for family in found["families"]})
-    columns = min(4, len(shown))
-    lines = math.ceil(len(shown) / columns)
-    with figure(2.3 * columns + 1.6, 2.9 * lines) as fig:
-        scale = LogNorm(vmin=1e-3, vmax=1, clip=True)
-        axes = np.atleast_1d(fig.subplots(lines, columns, sharey=True, squeeze=False)).flatten()
-        for ax, (name, found) in zip(axes, shown.items(), strict=False):
-            rows = [found["U_layer"][found["families"].index(f)] if f in found["families"] else None for f in names]
-            table = np.array([np.full(len(found["layers"]), np.nan) if row is None else row for row in rows])
-            layers = np.array(found["layers"])
-            image = ax.pcolormesh(
-                layers, np.arange(len(names)), table, cmap="cividis", norm=scale, shading="nearest", rasterized=True
-            )
-            ax.set_title(f"{name}\n{found['headline']}", fontsize=8.5)
-            ax.set_yticks(np.arange(len(names)), names, fontsize=6.5)
-            ax.set_xticks(layers[:: max(1, len(layers) // 6)])
-            ax.grid(False)
-        for ax in axes[len(shown) :]:
-            ax.remove()
-        fig.supxlabel("layer", fontsize=9)
-        place = {"location": "top", "aspect": 60, "shrink": 0.6, "pad": 0.07 / lines}
-        fig.colorbar(image, ax=list(axes[: len(shown)]), label="unexplained fraction U", **place)
+    """What every class leaves of every model, and by layer what every family leaves of a few: dark is close."""
+    judged = {name: found for name, found in data.items() if "classes" in found}
+    few = {name: found for name, found in judged.items() if name in LAWS or name in CONTROLS}
+    lines = math.ceil(len(few) / 3)
+    heights = [1.2 + 0.2 * len(judged), 2.9 * lines]
+    with figure(9.2, sum(heights)) as fig:
+        parts = fig.subfigures(2 if few else 1, 1, height_ratios=heights[: 2 if few else 1], squeeze=False)[:, 0]
+        _draw_classes(parts[0].subplots(), judged)
+        if few:
+            _draw_layers(parts[1], parts[1].subplots(lines, 3, sharey=True, squeeze=False).flatten(), few)
     return fig
+
+
+def _draw_classes(ax: Axes, judged: Mapping[str, Data]) -> None:
+    """U of every class on every model, the nearest in a box."""
+    kinds = [kind for kind in CLASSES if any(kind in found["classes"] for found in judged.values())]
+    table = np.array([[found["classes"].get(kind, math.nan) for kind in kinds] for found in judged.values()])
+    ax.imshow(table, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    for (line, column), value in np.ndenumerate(table):
+        words, color = ("–", "black") if math.isnan(value) else (f"{value:.2f}", "white" if value < 0.5 else "black")
+        ax.text(column, line, words, ha="center", va="center", fontsize=6.5, color=color)
+    for line, found in enumerate(judged.values()):
+        corner = (kinds.index(found["nearest"]) - 0.5, line - 0.5)
+        ax.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=ORANGE, linewidth=1.6))
+    ax.set_xticks(range(len(kinds)), kinds, rotation=40, ha="right", fontsize=7.5)
+    ax.set_yticks(range(len(judged)), [f"{name}: {found['headline']}" for name, found in judged.items()], fontsize=7.5)
+    ax.set_title("unexplained fraction U by class, mean over layers; the nearest in a box")
+    ax.grid(False)
+
+
+def _draw_layers(fig: SubFigure, axes: Sequence[Axes], few: Mapping[str, Data]) -> None:
+    """U of every family on every layer."""
+    names = sorted({family for found in few.values() for family in found["families"]})
+    for ax, (name, found) in zip(axes, few.items(), strict=False):
+        empty = [math.nan] * len(found["layers"])
+        by_family = dict(zip(found["families"], found["U_layer"], strict=True))
+        table = np.array([by_family.get(family, empty) for family in names])
+        scale = LogNorm(vmin=1e-3, vmax=1, clip=True)
+        image = ax.pcolormesh(
+            found["layers"], range(len(names)), table, cmap="cividis", norm=scale, shading="nearest", rasterized=True
+        )
+        ax.set_title(name)
+        ax.set_yticks(range(len(names)), names, fontsize=6.5)
+        ax.set_xticks(found["layers"][:: max(1, len(found["layers"]) // 6)])
+        ax.set_xlabel("layer")
+        ax.grid(False)
+    for ax in axes[len(few) :]:
+        ax.remove()
+    fig.colorbar(image, ax=list(axes[: len(few)]), label="unexplained fraction U by layer", aspect=40)
 
 
 def table(data: Data) -> tuple[list[str], list[list[Any]]]:
     keys = ["what", "setting", "answer", "solver", "nearest", "U", "V", "margin", "rival", "won"]
-    return ["model", *keys], [[name, *(found[key] for key in keys)] for name, found in data.items()]
+    lines = [
+        [name, *(found[key] for key in keys), *(found.get("classes", {}).get(kind) for kind in CLASSES)]
+        for name, found in data.items()
+    ]
+    return ["model", *keys, *(f"U of {kind}" for kind in CLASSES)], lines
 
 
 def summary(data: Data) -> tuple[list[str], list[list[str]]]:
@@ -254,8 +291,9 @@ def artefact(judged: Mapping[str, Data]) -> Artefact:
             "unexplained, V the part of it that has a pattern, the margin how much farther every other class is in 99 "
             "of 100 resamples of the prompts (below 0: another class is nearer in some). A "
             f"class is named only if V is at most {rule['v_limit']:g}, U at most {rule['u_limit']:g} and the margin at "
-            f"least {rule['margin_limit']:g}. The figure shows U for every layer and every family, a class's members "
-            "(dark: little is left)."
+            f"least {rule['margin_limit']:g}. The figure shows U of every class for every model (the nearest has "
+            "the least U over the share of a layer that anything explains), and for the three laws and the "
+            "controls U of every family, a class's members, on every layer (dark: little is left; –: diverges)."
         ),
         config={"judged": digest(judged)},
         compute=lambda _: dict(judged),

@@ -42,8 +42,8 @@ def test_an_empty_folder_and_none_are_missing(models):
     [
         ({}, "as listed", "as in the paper"),
         ({"precision": "float32"}, "as listed", "as in the paper"),
-        ({"steps": 82_000, "lr": 6e-4}, "other schedule", "shorter schedule: 82,000 steps, rate 0.0006"),
-        (FAST, "other schedule", "shorter schedule: 82,000 steps, rate 0.0006, preset fast"),
+        ({"steps": 82_000, "lr": 6e-4}, "other schedule", "short schedule: 82,000 steps, rate 0.0006"),
+        (FAST, "other schedule", "short schedule: 82,000 steps, rate 0.0006, preset fast"),
         ({"warmup": 7}, "other schedule", "another schedule: 500,000 steps, rate 0.0001, warmup = 7"),
         ({"layers": 24}, "unusable", "says layers = 24 (listed: 12)"),
         ({"seed": 3, "inputs": "uniform"}, "unusable", "inputs = uniform (listed: sphere), seed = 3 (listed: 0)"),

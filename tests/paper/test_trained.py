@@ -71,21 +71,22 @@ def test_the_quoted_numbers_say_how_the_model_was_trained_and_what_the_range_is_
     rows = {row.where: row for row in artefact.rows(artefact.compute(artefact.config))}
     row = rows["Figure 2b and text"]
     assert (row.paper, row.rounding) == (0.976, 0.0005)
-    assert row.note == "shorter schedule: 7,000 steps, rate 0.0001"
+    assert row.note == "short schedule: 7,000 steps, rate 0.0001"
     assert row.runs == pytest.approx(0, abs=1e-6)  # both planted seeds are straight
     assert trained.steps(planted, "uniform", "Figure 3a").rows({**artefact.compute({}), "model": "sphere", "seeds": {}})
 
 
 def test_the_first_sentences_are_made_from_the_results(planted):
     artefact = trained.steps(planted, "sphere", "Figure 2b")
-    verdict = {"U": 0.4, "V": 0.2, "steps": 7000, "nearest": "richardson"}
-    judged = {"a": {**verdict, "solver": None}, "b": {**verdict, "solver": "richardson", "U": 0.01, "steps": 9000}}
+    verdict = {"U": 0.4, "V": 0.2, "steps": 7000, "nearest": "richardson", "margin": 0.001}
+    b = {"solver": "richardson", "U": 0.01, "steps": 9000, "margin": 0.02}
+    judged = {"a": {**verdict, "solver": None}, "b": {**verdict, **b}}
     words = " ".join(findings({"steps-sphere": artefact.compute({}), "verdicts": judged}))
-    assert "(shorter schedule: 7,000 steps, rate 0.0001)" in words
+    assert "(short schedule: 7,000 steps, rate 0.0001)" in words
     assert "R² = 1.000 (paper: 0.976)" in words
     assert "most similar in 12 of 12 layers (paper: 11)" in words
     assert "Of 2 trained transformers (7,000 to 9,000 training steps), 1 can be said to follow a solver" in words
-    assert "The nearest class is richardson for 2; it leaves 1% to 40% of" in words
+    assert "The nearest class is richardson for 2 (for 1 by more than the margin); it leaves 1% to 40% of" in words
     assert "unexplained, 20% with a pattern, where 1.5% is allowed" in words
     assert findings({}) == []
 
@@ -113,6 +114,17 @@ def test_chance_is_what_student_says():
 )
 def test_a_number_outside_its_range_may_be_within_the_spread_of_seeds(paper, seeds, outcome):
     row = Row(quantity="q", where="w", paper=paper, ours=1.0, low=0.9, high=1.1).beside(seeds)
+    assert row.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("paper", "outcome"),
+    [(3.8, "cannot be told"), (4.0, "not reproduced"), (0.26, "cannot be told"), (0.25, "not reproduced")],
+)
+def test_ratios_of_errors_differ_by_a_factor(paper, outcome):
+    seeds = [0.8, 1.0, 1.25]
+    row = Row(quantity="q", where="w", paper=paper, ours=1.0, low=0.9, high=1.1).beside(seeds, factor=True)
+    assert row.runs == pytest.approx(np.exp(stats.t.ppf(0.975, 2) * np.std(np.log(seeds), ddof=1) * np.sqrt(2)))  # 3.89
     assert row.outcome == outcome
 
 
@@ -145,7 +157,7 @@ def test_a_head_that_is_exact_krr_has_the_ratios_of_the_encoded_ridge(planted, m
     law = data["laws"]["sphere"]
     np.testing.assert_allclose(law["TF/BO"]["value"], law["EO/BO"]["value"], rtol=1e-4)
     np.testing.assert_allclose(law["TF/EO"]["value"], 1, rtol=1e-4)
-    np.testing.assert_allclose(data["seeds"]["sphere-fast"]["TF/EO"], 1, rtol=1e-4)
+    np.testing.assert_allclose(data["seeds"]["sphere-fast"]["TF/EO"]["value"], 1, rtol=1e-4)
     rows = artefact.rows(data)
     assert len(rows) == 2 * 10
     assert {row.runs for row in rows if "uniform" in row.quantity} == {None}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from layerstep.errors import require, require_count, require_kind
@@ -20,6 +20,7 @@ from layerstep.tasks.prompts import Array, as_float_tensor
 
 TINY = 1e-12  # an error vector shorter than this share of the labels has no direction: its cosine is 0
 STEPS_AT_A_TIME = 16  # so that products stay in the cache: eight times as fast as all at once
+TIE = 1e-6  # mean cosines closer than this are one and the same
 UNKNOWN = -2.0  # below every cosine: stands for that of predictions that are NaN or infinite, which match nothing
 
 
@@ -121,17 +122,24 @@ def match(path: Path, reference: Path, target: Prompts | Array) -> Match:
 
 
 def layers_won(matches: Mapping[str, Match], first: float = 1) -> dict[str, int]:
-    """Number of layers >= first where each solver has the largest max_t SimE(l, t); ties go to the first named.
+    """Number of layers >= first where each solver has the largest max_t SimE(l, t).
 
-    A layer whose predictions are not numbers is won by nobody, and a step whose are not wins nothing.
+    A tie is won by nobody: step 0 is the same for all solvers, and layers that match it best tell none apart. Nor is a
+    layer whose predictions are not numbers, and a step whose are not wins nothing.
     """
     require(len(matches) > 0, "matches", "{}", "at least one match")
     layers = next(iter(matches.values())).layers
     same = all(torch.equal(match.layers, layers) for match in matches.values())
     require(same, "matches", "of different layers", "of the same path")
     best = torch.stack([match.sime.nan_to_num(UNKNOWN).amax(1) for match in matches.values()])
-    winner = best.argmax(0)[(layers >= first) & (best.amax(0) > UNKNOWN)]
-    return {name: int((winner == index).sum()) for index, name in enumerate(matches)}
+    won = winners(best) & (layers >= first) & (best.amax(0) > UNKNOWN)
+    return dict(zip(matches, won.sum(1).tolist(), strict=True))
+
+
+def winners(best: Float[Tensor, "solver ..."]) -> Bool[Tensor, "solver ..."]:
+    """Where a solver's value is the largest, and no other's is the same."""
+    near = best >= best.amax(0) - TIE
+    return near & (near.sum(0) == 1)
 
 
 def directions(errors: Float[Tensor, "S B N"], labels: Float[Tensor, "B N"]) -> Float[Tensor, "S B N"]:

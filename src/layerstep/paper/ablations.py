@@ -61,7 +61,8 @@ def attention(found: Found, kind: str) -> Artefact | None:
             f"The same model with linear attention: its weights are {what}. Above, a row a law of inputs: error by "
             "layer, beside the four solvers by step; the dashed line is the model's last layer at the longest context. "
             "Below: best-matching steps. The paper: without softmax no solver's best-matching step is a straight line "
-            "for all three laws. " + steps_caption([found[there[0]]]) + lengths(there, found) + absent(names, found)
+            "for all three laws. " + steps_caption([found[there[0]]]) + lengths([*there, *twins], found)
+            + absent(names, found)
         ),
         config=config([*there, *twins]),
         compute=compute,
@@ -168,7 +169,8 @@ def depth(found: Found) -> Artefact | None:
         name="steps-depth",
         title="Twice as deep: best-matching steps of models with 24 layers (with Figure 7)",
         caption=lambda models: (
-            f"The paper sees a linear trend for Richardson, clearest in the earlier layers. {steps_caption(models)}"
+            "The paper sees a linear trend for Richardson, clearest in the earlier layers (see its claims above). "
+            + steps_caption(models)
         ),
         draw=draw_side_by_side,
         table=table_steps,

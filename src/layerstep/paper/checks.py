@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import isfinite, isnan, log, sqrt
 
+import numpy as np
+
 from layerstep.paper.artefact import Data
 from layerstep.paper.capacity import twin
 from layerstep.paper.panels import LABELS, r2_words
@@ -21,10 +23,15 @@ STRAIGHT = 0.9
 NEAR = 1.25
 #: An effect on the error is called little up to this part of it.
 LITTLE = 0.1
+#: Models of twice the depth.
+DEEP = ("sphere-24", "sphere-24-v2")
 #: The paper's model has errors above those of the encoded ridge up to this noise in the prompt, and below them beyond.
 CROSSING = 0.1
 
-#: What is seen, and whether it is as claimed; None where another seed might say otherwise.
+#: An error is said to rise in a step from this part of it on, and to oscillate when it rises more than once.
+RISE = 0.05
+
+#: What is seen, and whether it is as claimed; None where another seed or other prompts might say otherwise.
 Check = tuple[str, bool | None]
 
 
@@ -108,41 +115,52 @@ def smooth(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
 
 def oscillates(_: Found, data: Mapping[str, Data]) -> Iterator[Check]:
     for name, errors in data.get("cg-precision", {}).get("curves", {}).items():
-        rises = sum(after > before for before, after in pairwise(errors))
-        yield f"{name}: it rises in {rises} of {len(errors) - 1} steps", rises > 0
+        rises = [after / before - 1 for before, after in pairwise(errors) if after > (1 + RISE) * before]
+        largest = f", by up to {max(rises):.0%}" if rises else ""
+        yield f"{name}: it rises in {len(rises)} of {len(errors) - 1} steps{largest}", len(rises) > 1
 
 
-def _readings(models: Found, names: Sequence[str] = LAWS) -> Iterator[tuple[str, Data]]:
-    """Models in words and their numbers, and once more where probes of the last x token read them, too."""
+def _readings(models: Found, names: Sequence[str] = LAWS) -> Iterator[tuple[str, Data, Found]]:
+    """Models in words, their numbers and those of the seeds; once more where probes of the last x token read them, too.
+
+    Two seeds may be alike by accident: where fewer than three have been read by the same probes, none are given.
+    """
+    seeds = {name: models[name] for name in SEEDS if name in models}
+    last = {name: {**seed, **seed["last"]} for name, seed in seeds.items() if "last" in seed}
     for name in names:
         if model := models.get(name):
-            yield _law(model), model
+            yield _law(model), model, seeds
             if "last" in model:
-                yield f"{_law(model)}, probes of the last token", {**model, **model["last"]}
+                same = last if len(last) > 2 else {}
+                yield f"{_law(model)}, probes of the last token", {**model, **model["last"]}, same
 
 
 def only(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
-    for name, model in _readings(models):
+    for name, model, seeds in _readings(models):
         words, agree = [], []
         for solver in PAPER_SOLVERS:
             of, test = _straightness(solver), _above if solver == "richardson" else _below
-            reach = f" ± {chance:.2g}" if isfinite(chance := _one(models, of)) else ""
+            reach = f" ± {chance:.2g}" if isfinite(chance := _one(seeds, of)) else ""
             words.append(f"{LABELS[solver]} {_r2_words(model, solver)}{reach}")
-            agree.append(test(model, STRAIGHT, of, models))
-        yield f"{name}: {', '.join(words)} (± by the seed)", _all(agree)
+            agree.append(test(model, STRAIGHT, of, seeds))
+        known = "± by the seed" if isfinite(_one(seeds, _r2)) else "how far a seed moves them is unknown"
+        yield f"{name}: {', '.join(words)} ({known})", _all(agree)
 
 
 def straight(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
-    moves = _moves(_one(models, _r2))
-    for name, model in _readings(models):
-        yield f"{name}: R² {_r2_words(model)}{moves}", _above(model, STRAIGHT, _r2, models)
+    for name, model, seeds in _readings(models):
+        yield f"{name}: R² {_r2_words(model)}{_moves(_one(seeds, _r2))}", _above(model, STRAIGHT, _r2, seeds)
 
 
 def similar(models: Found, _: Mapping[str, Data], names: Sequence[str] = LAWS) -> Iterator[Check]:
-    for name, model in _readings(models, names):
-        depth = _depth_of(model)
-        words = f"{name}: {_won(model)} of {depth} layers{_moves(depth * _one(models, _share_won))}"
-        yield words, _above(model, 0.5, _share_won, models)
+    for name, model, seeds in _readings(models, names):
+        depth, others = _depth_of(model), {solver: count for solver, count in model["won"].items() if count}
+        next_best = max(others.keys() - {"richardson"}, key=lambda solver: others[solver], default=None)
+        beside = f" ({LABELS[next_best]} {others[next_best]})" if next_best else ""
+        moves = _moves(depth * _one(seeds, _share_won))
+        if {_depth_of(seed) for seed in seeds.values()} - {depth}:
+            moves += " if the share moves as in models of another depth"
+        yield f"{name}: {_won(model)} of {depth} layers{beside}{moves}", _above(model, 0.5, _share_won, seeds)
 
 
 def _above(model: Data, limit: float, of: Callable[[Data], float], models: Found) -> bool | None:
@@ -167,11 +185,24 @@ def _one(models: Found, of: Callable[[Data], float]) -> float:
 
 
 def _moves(chance: float) -> str:
-    return f"; a seed moves it by up to {chance:.2g}" if isfinite(chance) else "; how far a seed moves it is unknown"
+    return f"; a seed moves it by up to {chance:.3g}" if isfinite(chance) else "; how far a seed moves it is unknown"
 
 
 def depth(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
-    yield from similar(models, data, ("sphere-24", "sphere-24-v2"))
+    yield from similar(models, data, DEEP)
+
+
+def early_line(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
+    """How straight lines are in the first half of deep models; a seed is taken to move that as it moves whole ones."""
+    chance = _one(models, _r2)
+    for name in DEEP:
+        if model := models.get(name):
+            half, steps = _depth_of(model) // 2, model["solvers"]["richardson"]["mean"]
+            r2 = float(np.corrcoef(np.arange(1, half), steps[1:half])[0, 1] ** 2)
+            one = next((layer for layer, step in enumerate(steps) if step >= 2), len(steps))
+            words = f"{_law(model)}: R² {r2:.3f} in layers 2 to {half} ({_r2_words(model)} in all)"
+            words += f"; up to layer {one} the best-matching step is below 2{_moves(chance)}"
+            yield words, r2 > STRAIGHT if abs(r2 - STRAIGHT) > chance else None
 
 
 def _fair(models: Found, names: Sequence[str], law: str = "sphere") -> list[str]:
@@ -210,10 +241,10 @@ def softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
         return
     usual = {law: models[there[-1]] for law in LAWS if (there := _fair(models, [f"linear-{law}"], law))}
     if len(usual) == len(LAWS):
-        best, found = _straightest(list(without.values()), models)
-        other, control = _straightest(list(usual.values()), models)
-        words = f"straightest on all laws: {best} without softmax, {other} with, trained as long"
-        yield words, None if None in (found, control) else control and not found
+        solver, found = _straightest(list(without.values()), models)
+        yield f"straightest on all laws without softmax: {solver}", None if found is None else not found
+        solver, found = _straightest(list(usual.values()), models)
+        yield f"straightest on all laws with softmax, trained as long: {solver}", found
     for law, with_it in usual.items():
         model = without[law]
         words = f"{_law(model)}: Richardson R² {_r2_words(model)} without softmax, {_r2_words(with_it)} with"
@@ -289,40 +320,44 @@ def width(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     yield words, _below(large, NEAR, _over_krr, models)
 
 
-def _noise(models: Found, data: Mapping[str, Data]) -> Iterator[tuple[str, list[float], list[float]]]:
+def _noise(models: Found, data: Mapping[str, Data]) -> Iterator[tuple[str, Data, Data]]:
     """By law and, on the sphere, by seed: the model's error at every level of noise over that with the ridge of
     training, and with the best one."""
     found = data.get("noise-trained", {})
-    for law in LAWS:
-        if law in found.get("laws", {}) and law in models:
-            ratios = found["laws"][law]
-            yield _law(models[law]), ratios["TF/EO"]["value"], ratios["TF/BO"]["value"]
+    for law, ratios in found.get("laws", {}).items():
+        if law in models:
+            yield _law(models[law]), ratios["TF/EO"], ratios["TF/BO"]
     for name, ratios in found.get("seeds", {}).items():
         if name in models:
             yield f"{name}{_length(_steps(models, name))}", ratios["TF/EO"], ratios["TF/BO"]
 
 
+def _above_one(ratios: Data) -> list[bool | None]:
+    """Whether a ratio is above 1, level by level; None where that is within two standard errors."""
+    parts = zip(ratios["value"], ratios["standard_error"], strict=True)
+    return [value > 1 if abs(value - 1) > 2 * error else None for value, error in parts]
+
+
 def encoded(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
-    for name, encoded, best in _noise(models, data):
-        nearer = max(encoded[-1], 1 / encoded[-1]) < max(best[-1], 1 / best[-1])
-        yield (
-            f"{name}: {encoded[-1]:.2f} times that of the encoded ridge, {best[-1]:.2f} times that of the best",
-            nearer,
-        )
+    for name, to_encoded, to_best in _noise(models, data):
+        encoded, best = to_encoded["value"][-1], to_best["value"][-1]
+        words = f"{name}: {encoded:.2f} times that of the encoded ridge, {best:.2f} times that of the best"
+        yield words, max(encoded, 1 / encoded) < max(best, 1 / best)
 
 
 def early(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
     for name, encoded, _best in _noise(models, data):
         levels = data["noise-trained"]["sigma_test"]
-        right = sum((ratio > 1) == (sigma <= CROSSING) for ratio, sigma in zip(encoded, levels, strict=True))
-        yield (
-            f"{name}: at {right} of {len(levels)} levels; {encoded[-1]:.2f} times at the largest",
-            right == len(levels),
-        )
+        above = zip(_above_one(encoded), levels, strict=True)
+        right = [None if each is None else each == (sigma <= CROSSING) for each, sigma in above]
+        words = f"{name}: at {right.count(True)} of {len(levels)} levels"
+        words += f" ({right.count(None)} cannot be told)" if None in right else ""
+        yield f"{words}; {encoded['value'][-1]:.2f} times at the largest", _all(right)
 
 
 def above_best(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
+    levels = data.get("noise-trained", {}).get("sigma_test", [])
+    others = [level for level, sigma in enumerate(levels) if sigma != SETTINGS["sphere"].sigma]
     for name, _encoded, best in _noise(models, data):
-        levels = data["noise-trained"]["sigma_test"]
-        others = [ratio for ratio, sigma in zip(best, levels, strict=True) if sigma != SETTINGS["sphere"].sigma]
-        yield f"{name}: {min(others):.3f} to {max(others):.3f} times", min(others) > 1
+        ratios, above = [best["value"][level] for level in others], _above_one(best)
+        yield f"{name}: {min(ratios):.3f} to {max(ratios):.3f} times", _all([above[level] for level in others])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from layerstep.paper import checks
 from layerstep.paper.artefact import Data
-from layerstep.paper.checks import LITTLE, NEAR, STRAIGHT, Check
+from layerstep.paper.checks import LITTLE, NEAR, RISE, STRAIGHT, Check
 from layerstep.paper.trained import Found
 
 
@@ -56,7 +56,8 @@ def claims(models: Found, data: Mapping[str, Data]) -> list[Claim]:
          "of the way).", checks.smooth),
         ("Figures 1, 4", "Conjugate gradients reach the model's error in fewer steps than it has layers; gradient "
          "descent and Nesterov's method do not reach it in the steps shown.", checks.curves),
-        ("Figure 1", "The error of conjugate gradients oscillates.", checks.oscillates),
+        ("Figure 1", f"The error of conjugate gradients oscillates (rises by {RISE:.0%} or more, more than once).",
+         checks.oscillates),
         ("Figures 2b, 3", f"Of the four solvers only Richardson's best-matching steps rise in a straight line (R² of "
          f"{STRAIGHT} or more).", checks.only),
         ("Figure 2c", f"Richardson's best-matching steps rise in a straight line (R² of {STRAIGHT} or more) on every "
@@ -73,6 +74,8 @@ def claims(models: Found, data: Mapping[str, Data]) -> list[Claim]:
          "times).", checks.width),
         ("Figures 6, 7", "In models of 24 layers, too, most layers are more similar to Richardson than to the other "
          "solvers.", checks.depth),
+        ("Figure 7, caption", f"There Richardson's best-matching steps rise in a straight line (R² of {STRAIGHT} or "
+         "more) in the earlier layers.", checks.early_line),
         ("Figure 10", "In prompts of the largest noise the model's error is nearer to that of the ridge encoded in "
          "training than to that of the best ridge.", checks.encoded),
         ("Figure 10", "The model's error is above that of the encoded ridge up to a noise of 0.1 and below it "

@@ -16,6 +16,7 @@ from layerstep.errors import FileError, LayerstepError
 from layerstep.files import read_json
 from layerstep.measurement import Match, layers_won, match
 from layerstep.measurement.bootstrap import resamples
+from layerstep.measurement.match import winners
 from layerstep.paper.artefact import Data, kept
 from layerstep.paper.noise import squared_errors
 from layerstep.paper.predictions import FILE, NOISE_SEQUENCES, Predictions
@@ -185,6 +186,6 @@ def _won_interval(found: dict[str, Match], seed: int, draws: int = 400) -> tuple
     count = next(iter(found.values())).cosine.shape[-1]
     weights = resamples(count, draws, seed).T / count
     best = torch.stack([(matched.cosine @ weights).amax(1) for matched in found.values()])  # solver, layer, resample
-    won = (best.argmax(0) == list(found).index("richardson")).sum(0).double()
+    won = winners(best)[list(found).index("richardson")].sum(0).double()
     low, high = won.quantile(torch.tensor([0.025, 0.975], dtype=won.dtype)).tolist()
     return low, high

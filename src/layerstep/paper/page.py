@@ -145,7 +145,7 @@ def shown(row: Row, key: str) -> str:
     value = getattr(row, key)
     if isnan(value):
         return "none"
-    if row.whole:
+    if row.whole and key != "runs":
         return f"{value:.0f}"
     short = number(value)
     return f"{value:g}" if key == "paper" and float(short.replace(",", "")) != value else short

@@ -93,9 +93,13 @@ def summary(data: Data) -> tuple[list[str], list[list[str]]]:
 def rows(data: Data) -> list[Row]:
     """The paper's numbers of the sphere once more; they are counted where the probes are those of all x tokens.
 
-    The spread over seeds is that of probes of all x tokens: no other is known.
+    The spread over seeds is that of probes of all x tokens: too few seeds were read by others.
     """
     if "sphere" not in data["last"]:
         return []
     found = rows_steps({"model": "sphere", "models": data["last"], "seeds": data["seeds"]})
-    return [replace(row, quantity=f"{row.quantity}, probes of the last token", counted=False) for row in found]
+    of_all = "; spread of seeds: that of probes of all x tokens"
+    return [
+        replace(row, quantity=f"{row.quantity}, probes of the last token", note=row.note + of_all, counted=False)
+        for row in found
+    ]

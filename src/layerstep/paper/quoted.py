@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from math import inf, isfinite, sqrt
+from math import exp, inf, isfinite, log, sqrt
 from statistics import stdev
 from typing import Any
 
@@ -78,7 +78,7 @@ class Row:
     """One line of the summary: the paper's number, ours, and its 95 % range over draws of as many prompts as the
     paper's.
 
-    runs: how far two training runs lie apart by chance, where several seeds say it.
+    runs: how far two training runs lie apart by chance, where several seeds say it; a factor if `factor`.
     """
 
     quantity: str
@@ -90,13 +90,17 @@ class Row:
     rounding: float = 0.0
     note: str = ""
     runs: float | None = None
+    factor: bool = False
     whole: bool = False  # a count, shown without decimals
     counted: bool = True  # not where the paper's number is counted in another line, or holds by definition
 
-    def beside(self, seeds: Sequence[float]) -> Row:
-        """This line with the spread over training seeds, where it is known; `seeds` are the number's values by seed."""
-        chance = by_chance(seeds)
-        return replace(self, runs=chance) if isfinite(chance) else self
+    def beside(self, seeds: Sequence[float], *, factor: bool = False) -> Row:
+        """This line with the spread over training seeds, where it is known; `seeds` are the number's values by seed.
+
+        factor: two runs differ by a factor, that of their logarithms' spread, as ratios of errors do.
+        """
+        chance = exp(by_chance([log(seed) for seed in seeds])) if factor else by_chance(seeds)
+        return replace(self, runs=chance, factor=factor) if isfinite(chance) else self
 
     @property
     def outcome(self) -> str:
@@ -106,8 +110,17 @@ class Row:
             return "cannot be compared"
         if self.low - self.rounding <= self.paper <= self.high + self.rounding:
             return "reproduced"
-        chance = self.runs is not None and abs(self.paper - self.ours) <= self.runs + self.rounding
-        return "cannot be told" if chance else "not reproduced"
+        return "cannot be told" if self._by_chance else "not reproduced"
+
+    @property
+    def _by_chance(self) -> bool:
+        """Whether the paper's value, to its rounding, is no farther from ours than two runs are by chance."""
+        if self.runs is None:
+            return False
+        apart = max(0.0, abs(self.paper - self.ours) - self.rounding)
+        if not self.factor:
+            return apart <= self.runs
+        return max(self.paper, self.ours) / (max(self.paper, self.ours) - apart) <= self.runs
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "outcome": self.outcome}

@@ -104,13 +104,15 @@ class PaperRun:
             words = f"stopped after {step:,} of {found.steps:,} steps"
             return Held(state="other schedule", words=words, steps=step)
         if differs:
-            kind = "shorter" if found.steps < self.run.steps else "another"
+            kind = "short" if found.steps < self.run.steps else "another"
             words = [f"{kind} schedule: {found.steps:,} steps", f"rate {found.lr:g}"]
             preset = preset_of(found)
             rest = sorted(differs - {"steps", "lr"})
             words += [f"preset {preset}"] if preset else [f"{name} = {there[name]:g}" for name in rest]
             return Held(state="other schedule", words=", ".join(words), steps=found.steps)
-        words = f"{found.steps:,} steps, {'as listed' if self.ours else 'as in the paper'}"
+        words = f"{found.steps:,} steps, as in the paper"
+        if self.preset != "paper":
+            words = f"short schedule: {found.steps:,} steps, rate {found.lr:g}, preset {self.preset}"
         return Held(state="as listed", words=words, steps=found.steps)
 
     def _without_model(self) -> Held:
@@ -184,7 +186,7 @@ def _run(name: str, setting: str, shows: str, preset: str = "paper", ours: bool 
 
 LAWS = ("sphere", "uniform", "gaussian")
 _ALL = [
-    _run("sphere", "sphere", "Figures 1, 2, 5, 9, 10; noise table"),
+    _run("sphere", "sphere", "Figures 1, 2, 5, 10; noise table"),
     _run("uniform", "uniform", "Figures 2c, 3, 4, 5, 10; noise table"),
     _run("gaussian", "gaussian", "Figures 2c, 3, 4, 5, 10; noise table"),
     _run("sphere-24", "sphere", "Figures 6a, 7", layers=24),

@@ -48,9 +48,9 @@ def draw_seeds(data: Data) -> Figure:
         for (color, dash), (name, model) in zip(cycle(SEED_LOOKS), data.items(), strict=False):
             left.plot(model["layers"], model["layer_mse"][-1], dash, color=color, marker="o", markersize=3, label=name)
             words = f"{name}, R² = {r2_words(model['solvers']['richardson']['r2'])}"
-            trajectory(right, model, "richardson", label=words, color=color, dash=dash)
+            trajectory(right, model, "richardson", label=words, color=color, dash=dash, band=False)
         left.axhline(next(iter(data.values()))["krr"][-1], color=INK, linestyle=":", label="exact KRR")
-        left.set(xlabel="layer")
+        left.set(xlabel="layer", title="error with 40 examples")
         error_axis(left)
         left.legend()
         right.set_title(f"{LABELS['richardson']}, {TITLES['sphere']}")

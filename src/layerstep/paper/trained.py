@@ -195,9 +195,10 @@ def summary_won(data: Data) -> tuple[list[str], list[list[str]]]:
 STEPS_CAPTION = (
     "The step most similar to each layer, mean over {prompts} prompts (band: one standard deviation), within the "
     "paper's budget ({budget} steps, {cg} for conjugate gradients), and the straight line through layers {first} to "
-    "{last}. R² is how straight (in brackets: its 95 % range over prompts): 1 means that every layer takes the same "
-    "number of steps. Hollow: for more than a tenth of the prompts it is the last step of the budget, so that the mean "
-    "is too small."
+    "{last} (cut at the edges). R² is how straight: 1 means that every layer takes the same number of steps. In "
+    "brackets, where it is given: its 95 % range over prompts. Hollow: for more than a tenth of the prompts it is the "
+    "last step of the budget, so that the mean is too small; where that is so in more than a third of the layers of "
+    "a line, its R² has a †."
 )
 
 
@@ -263,8 +264,18 @@ def summary_steps(data: Data) -> tuple[list[str], list[list[str]]]:
         reach = "" if isnan(solver["r2"]) else f" [{solver['r2_low']:.3f}, {solver['r2_high']:.3f}]"
         return r2_words(solver["r2"]) + reach
 
-    lines = [[name, *(cell(model["solvers"][solver]) for solver in PAPER_SOLVERS)] for name, model in data.items()]
+    lines = [
+        [name, *(cell(model["solvers"][solver]) + mark(model, solver) for solver in PAPER_SOLVERS)]
+        for name, model in data.items()
+    ]
     return ["model", *(f"R², {LABELS[solver]}" for solver in PAPER_SOLVERS)], lines
+
+
+def mark(model: Data, solver: str) -> str:
+    """† where more than a third of the layers of a line are cut off by the budget of steps."""
+    first, last = model["range"]
+    cut = [share > 0.1 for share in model["solvers"][solver]["at_cap"][first - 1 : last]]
+    return " †" if 3 * sum(cut) > len(cut) else ""
 
 
 def rows_steps(data: Data) -> list[Row]:

@@ -23,6 +23,9 @@ COLUMNS = {"sphere": "sphere", "uniform": "uniform", "gaussian": "gaussian", "ga
 #: What is shown: key, label, colour, dash; and the levels of the snapshots (figure 10, top row).
 SHOWN = (("TF/BO", "our transformer", ORANGE, "-"), ("EO/BO", "encoded ridge", BLUE, "--"))
 SNAPSHOTS = (1e-3, 5e-2, 1.0)
+SEED_LOOK: dict[str, Any] = {
+    "linestyle": "", "marker": "o", "markersize": 4, "color": INK, "markerfacecolor": "none", "markeredgewidth": 0.8,
+}  # fmt: skip
 
 
 def compute(of: Data) -> Data:
@@ -35,11 +38,7 @@ def compute(of: Data) -> Data:
         encoded, optimal = (part[:, :NOISE_SEQUENCES] for part in noise.squared_errors(setting, noise.SEQUENCES))
         truth = evaluation_prompts(setting, NOISE_SEQUENCES).noiseless_target[:, -1]
         model = (predictions(name).noise - truth).square().numpy()
-        if name in SEEDS:
-            ratios = {"TF/BO": model.mean(1) / optimal.mean(1), "TF/EO": model.mean(1) / encoded.mean(1)}
-            seeds[name] = {key: ratio.tolist() for key, ratio in ratios.items()}
-            continue
-        laws[name] = {
+        (seeds if name in SEEDS else laws)[name] = {
             "TF/BO": noise.ratio_with_range(model, optimal, **spread),
             "EO/BO": noise.ratio_with_range(encoded, optimal, **spread),
             "TF/EO": noise.ratio_with_range(model, encoded, **spread),
@@ -53,7 +52,7 @@ def rows(data: Data) -> list[Row]:
     found = []
     for name, law in data["laws"].items():
         column, setting = NOISE_TABLE[COLUMNS[name]]["TF"], TITLES[RUNS[name].setting]
-        seeds = list(data["seeds"].values()) if name == "sphere" else []
+        seeds = _seeds(data, name)
         counted = name == COLUMNS[name] or COLUMNS[name] not in data["laws"]
         words = {"note": data["held"][name], "counted": counted}
         for i, sigma in enumerate(data["sigma_test"]):
@@ -68,7 +67,7 @@ def rows(data: Data) -> list[Row]:
 def _row(law: Data, key: str, level: int, seeds: list[Data], **words: Any) -> Row:
     value, low, high = (law[key][part][level] for part in ("value", "low", "high"))
     row = Row(ours=value, low=low, high=high, rounding=0.005, **words)
-    return row.beside([seed[key][level] for seed in seeds])
+    return row.beside([seed[key]["value"][level] for seed in seeds], factor=True)
 
 
 def draw(data: Data) -> Figure:
@@ -79,7 +78,7 @@ def draw(data: Data) -> Figure:
         above, below = halves
         panels = above.subplots(1, len(SNAPSHOTS))
         for ax, level in zip(panels, SNAPSHOTS, strict=True):
-            _snapshot(ax, laws, sigma.index(level), level)
+            _snapshot(ax, data, sigma.index(level), level)
         panels[0].set_ylabel("error / Bayes-optimal error")
         axes = below.subplots(1, len(laws), sharey=True, squeeze=False)[0]
         for ax, (name, law) in zip(axes, laws.items(), strict=True):
@@ -88,18 +87,28 @@ def draw(data: Data) -> Figure:
                 ax.fill_between(sigma, ratio["low"], ratio["high"], color=color, alpha=0.15, linewidth=0)
                 ax.plot(sigma, ratio["value"], dash, color=color, marker="o", markersize=3, label=label)
             ax.plot(sigma, NOISE_TABLE[COLUMNS[name]]["TF"], "x", color=INK, label="the paper's transformer")
+            for seed in _seeds(data, name):
+                ax.plot(sigma, seed["TF/BO"]["value"], label="other seeds, short schedule", **SEED_LOOK)
             ax.axhline(1, color=INK, linestyle="--", linewidth=1)
             ax.axvline(SETTINGS[RUNS[name].setting].sigma, color=INK, linestyle=":", linewidth=1)
             ax.set(title=TITLES[RUNS[name].setting], xlabel="noise in the prompt, σ_test", xscale="log", yscale="log")
         axes[0].set_ylabel("error / Bayes-optimal error")
-        axes[0].set_yticks([1, 2, 3, 4, 6], ["1", "2", "3", "4", "6"])
+        axes[0].set_yticks([1, 2, 3, 4, 6, 10], ["1", "2", "3", "4", "6", "10"])
         axes[0].minorticks_off()
-        below.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        handles, labels = axes[0].get_legend_handles_labels()
+        once = dict(zip(labels, handles, strict=True))
+        below.legend(once.values(), once.keys(), loc="outside lower center", ncols=len(once))
     return fig
 
 
-def _snapshot(ax: Axes, laws: Data, level: int, sigma: float) -> None:
+def _seeds(data: Data, name: str) -> list[Data]:
+    """The ratios of other seeds of a law's model."""
+    return list(data["seeds"].values()) if name == "sphere" else []
+
+
+def _snapshot(ax: Axes, data: Data, level: int, sigma: float) -> None:
     """One level of noise: a point and its range for every law."""
+    laws = data["laws"]
     place = np.arange(len(laws))
     parts = ("value", "low", "high")
     for shift, (key, _, color, _) in zip((-0.12, 0.12), SHOWN, strict=True):
@@ -107,6 +116,9 @@ def _snapshot(ax: Axes, laws: Data, level: int, sigma: float) -> None:
         reach = [np.maximum(value - low, 0), np.maximum(high - value, 0)]
         ax.errorbar(place + shift, value, reach, fmt="o", color=color, capsize=2)
     ax.plot(place - 0.12, [NOISE_TABLE[COLUMNS[name]]["TF"][level] for name in laws], "x", color=INK, zorder=3)
+    for at, name in zip(place, laws, strict=True):
+        for seed in _seeds(data, name):
+            ax.plot(at - 0.3, seed["TF/BO"]["value"][level], **SEED_LOOK)
     ax.axhline(1, color=INK, linestyle="--", linewidth=1)
     ax.set_xticks(place, [TITLES[RUNS[name].setting].replace(", ", ",\n") for name in laws], fontsize=7.5)
     ax.set(title=f"σ_test = {sigma:g}", xlim=(-0.5, len(laws) - 0.5))
@@ -129,7 +141,7 @@ def artefact(names: list[str]) -> Artefact | None:
     shown = [name for name in names if name in COLUMNS]
     if not shown:
         return None
-    seeds = [name for name in names if name in SEEDS]  # not drawn: the table of numbers uses their spread
+    seeds = [name for name in names if name in SEEDS]
     return Artefact(
         name="noise-trained",
         title="Trained models under noise that training did not see (Figure 10)",
@@ -138,7 +150,9 @@ def artefact(names: list[str]) -> Artefact | None:
             "noise in the prompt; beside it kernel ridge regression that keeps the ridge of the training noise ("
             "encoded). Above: much less noise than in training (dotted below), as much, and much more. Bands and "
             f"whiskers: where 95 % of evaluations on {EVALUATION_SEQUENCES} prompts fall. Crosses are the paper's "
-            "transformer." + lengths(shown, {name: {"held": RUNS[name].held.words} for name in shown})
+            f"transformer{', hollow circles other seeds of the model on the sphere' if seeds else ''}: with much more "
+            "noise than in training the error depends mostly on the seed."
+            + lengths(shown, {name: {"held": RUNS[name].held.words} for name in shown})
         ),
         config={**config([*shown, *seeds]), "bootstrap": 2000, "seed": 1},
         compute=compute,

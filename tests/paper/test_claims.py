@@ -156,7 +156,7 @@ def test_softmax_is_compared_with_models_trained_as_long():
     claim = outcome("Figure 8", models)
     # The softmax models of the other two laws were trained longer: they are not held against these.
     assert [held for _, held in claim.checks] == [False]
-    assert "0.600 without softmax, 0.500 with; two seeds differ by up to 0.0127" in claim.checks[0][0]
+    assert "0.600 without softmax, 0.500 with it; two seeds differ by up to 0.0127" in claim.checks[0][0]
     models.pop("linear-uniform")
     assert outcome("Figure 8", models).outcome == "not tested"
 
@@ -182,6 +182,10 @@ def test_softmax_matters_where_a_solver_is_straight_with_it_only(without, with_i
     ]
     assert claim.checks[:2] == list(zip(words, expected, strict=True))
     assert len(claim.checks) == 5
+    both = {**laws("linear-", r2=without, **short), **laws("linear-mean-", r2=without, **short), **usual, **seed}
+    averaged = outcome("Figure 8", both).checks[5:]
+    assert averaged[0] == (words[0].replace("without", "averaged without"), expected[0])
+    assert len(averaged) == 4  # what softmax does is said once
 
 
 def test_another_kernel():

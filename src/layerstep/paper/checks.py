@@ -236,19 +236,24 @@ def _seeds(chance: float) -> str:
 
 
 def softmax(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
-    without = {law: models[f"linear-{law}"] for law in LAWS if f"linear-{law}" in models}
+    kinds = {"linear": "without softmax", "linear-mean": "averaged without softmax"}
+    yield from dict.fromkeys(check for kind, words in kinds.items() for check in _without_softmax(models, kind, words))
+
+
+def _without_softmax(models: Found, kind: str, words: str) -> Iterator[Check]:
+    without = {law: models[f"{kind}-{law}"] for law in LAWS if f"{kind}-{law}" in models}
     if len(without) < len(LAWS):
         return
-    usual = {law: models[there[-1]] for law in LAWS if (there := _fair(models, [f"linear-{law}"], law))}
+    usual = {law: models[there[-1]] for law in LAWS if (there := _fair(models, [f"{kind}-{law}"], law))}
     if len(usual) == len(LAWS):
         solver, found = _straightest(list(without.values()), models)
-        yield f"straightest on all laws without softmax: {solver}", None if found is None else not found
+        yield f"straightest on all laws {words}: {solver}", None if found is None else not found
         solver, found = _straightest(list(usual.values()), models)
         yield f"straightest on all laws with softmax, trained as long: {solver}", found
     for law, with_it in usual.items():
         model = without[law]
-        words = f"{_law(model)}: Richardson R² {_r2_words(model)} without softmax, {_r2_words(with_it)} with"
-        yield _less(words, model, with_it, _r2, models)
+        seen = f"{_law(model)}: Richardson R² {_r2_words(model)} {words}, {_r2_words(with_it)} with it"
+        yield _less(seen, model, with_it, _r2, models)
 
 
 def _straightest(of: Sequence[Data], models: Found) -> tuple[str, bool | None]:

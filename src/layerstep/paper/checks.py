@@ -357,7 +357,9 @@ def early(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:
         right = [None if each is None else each == (sigma <= CROSSING) for each, sigma in above]
         words = f"{name}: at {right.count(True)} of {len(levels)} levels"
         words += f" ({right.count(None)} cannot be told)" if None in right else ""
-        yield f"{words}; {encoded['value'][-1]:.2f} times at the largest", _all(right)
+        sides = {sigma <= CROSSING for each, sigma in zip(right, levels, strict=True) if each}
+        told = False if False in right else True if len(sides) == 2 else None  # near the crossing nothing can be told
+        yield f"{words}; {encoded['value'][-1]:.2f} times at the largest", told
 
 
 def above_best(models: Found, data: Mapping[str, Data]) -> Iterator[Check]:

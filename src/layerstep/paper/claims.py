@@ -25,12 +25,15 @@ class Claim:
         seen = {as_claimed for _, as_claimed in self.checks}
         if seen <= {None}:
             return "cannot be told" if seen else "not tested"
-        return "holds" if seen == {True} else "holds in part" if True in seen else "does not hold"
+        if True not in seen:
+            return "does not hold"
+        return "holds in part" if False in seen else "holds where it can be told" if None in seen else "holds"
 
 
 #: Outcomes of several claims.
 PLURAL = {
     "holds": "hold",
+    "holds where it can be told": "hold where it can be told",
     "holds in part": "hold in part",
     "does not hold": "do not hold",
     "cannot be told": "cannot be told",

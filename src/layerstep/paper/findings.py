@@ -67,7 +67,7 @@ def findings(data: Mapping[str, Data], claims: Sequence[Claim] = (), rows: Seque
 
 def _on_the_gaussian_column(rows: Sequence[Row]) -> list[str]:
     """Which spread of Gaussian inputs the paper's numbers on noise are those of."""
-    told = [row for row in rows if row.low < row.high]  # not what is 1 by definition
+    told = [row for row in rows if row.high - row.low > 1e-9]  # not what is 1 by definition
     wide = [row for row in told if TITLES["gaussian-1.0"] in row.quantity]
     stated = [row for row in told if TITLES["gaussian"] in row.quantity]
     fit_wide, fit_stated = (sum(row.outcome == "reproduced" for row in each) for each in (wide, stated))

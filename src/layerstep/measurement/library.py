@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,7 +21,8 @@ from layerstep.files import digest
 from layerstep.solvers import SOLVERS, Chebyshev, Richardson, Solver, exact, solve_all
 from layerstep.solvers.chebyshev import chebyshev_sums
 from layerstep.solvers.system import Batch, System
-from layerstep.tasks import Prompts, Task
+from layerstep.tasks import Path, Prompts, Task
+from layerstep.threads import pool
 
 #: Where predictions are compared, for N = 40: short contexts must not dominate, as they do in SimE over all n.
 CONTEXTS = (3, 6, 10, 15, 20, 25, 30, 35, 40)
@@ -170,23 +172,26 @@ class Library:
         farthest = DIVERGED * size
         candidates: list[Candidate] = []
         row = 0
-        for done, (v, lam) in enumerate(settings):
-            chosen = [f for f in wanted if f.tried_at(v, lam, task)]
-            paths = solve_all(
-                {f.name: (f.solver, f.steps) for f in chosen},
-                prompts,
-                replace(task, v=v, sigma=math.sqrt(lam)),
-                contexts=contexts,
-            )
-            for family in chosen:
-                away = paths[family.name].values - krr
-                if not bool(away.abs().amax() <= farthest):  # nor where it is NaN
-                    continue
-                candidates.append(Candidate(family=family, v=v, lam=lam, rows=slice(row, row + len(family.steps))))
-                table[candidates[-1].rows] = away.float()
-                row += len(family.steps)
-            if progress is not None:
-                progress((done + 1) / len(settings))
+
+        def tried(setting: tuple[float, float]) -> dict[Family, Path]:
+            v, lam = setting
+            chosen = [family for family in wanted if family.tried_at(v, lam, task)]
+            solvers = {family.name: (family.solver, family.steps) for family in chosen}
+            paths = solve_all(solvers, prompts, replace(task, v=v, sigma=math.sqrt(lam)), contexts=contexts)
+            return {family: paths[family.name] for family in chosen}
+
+        # One setting a core: workers that share the prefixes of one would wait for each other at its end.
+        with pool(prompts.y.device) as workers, closing(workers.map(tried, settings)) as found:  # type: ignore[type-var]
+            for done, ((v, lam), paths) in enumerate(zip(settings, found, strict=True)):
+                for family, path in paths.items():
+                    away = path.values - krr
+                    if not bool(away.abs().amax() <= farthest):  # nor where it is NaN
+                        continue
+                    candidates.append(Candidate(family=family, v=v, lam=lam, rows=slice(row, row + len(family.steps))))
+                    table[candidates[-1].rows] = away.float()
+                    row += len(family.steps)
+                if progress is not None:
+                    progress((done + 1) / len(settings))
         return Library(
             task=task,
             prompts=prompts,

@@ -83,6 +83,8 @@ class Artefact:
         writer.writerows(lines)
         write_text(folder / f"{self.name}.csv", text.getvalue())
         figure = self.draw(data)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # laid out once for all kinds
         for kind in FIGURES:
             with write_aside(folder / f"{self.name}.{kind}") as aside:
                 figure.savefig(aside, format=kind, dpi=160)

@@ -170,15 +170,9 @@ def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: 
     clock.note("probing")
     names, unusable = measured.usable()
     failed = unusable | failed | strangers()
-    numbers: dict[str, Data] = {}
-    for name in sorted(names, key=lambda name: RUNS[name].setting):  # one setting's solvers are in memory at a time
-        progress(f"measuring {name}")
-        try:
-            numbers[name] = measured.measure(name, folder)
-        except LayerstepError as error:
-            failed[name] = str(error)
+    here, reasons = measured.measure_all(names, folder, progress)
+    failed |= reasons
     clock.note("measuring the models")
-    here = {name: numbers[name] for name in RUNS if name in numbers}
     constructed = beside.numbers(folder)
     clock.note("measuring the written networks")
 

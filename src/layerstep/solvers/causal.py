@@ -1,4 +1,8 @@
-"""Masked variants: token i may combine only the points j <= i, as under a causal mask."""
+"""Masked variants: token i may combine only the points j <= i, as under a causal mask.
+
+No token sees a later one, so what the tokens of a prefix hold is the first part of what those of all N points hold: the
+iteration is run once for all prefixes.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +13,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.solvers.solver import IterativeSolver, Solver
+from layerstep.solvers.solver import Solver
 from layerstep.solvers.system import System
 
 
 @dataclass(frozen=True, kw_only=True)
-class CausalRichardson(IterativeSolver):
+class CausalRichardson(Solver):
     """w_i += (y_i - sum_{j<=i} K_ij w_j - lam w_i) / sum_{j<=i} K_ij. Its fixed point is not KRR."""
 
     @property
     def label(self) -> str:
         return "Causal Richardson"
 
-    def iterates(self, system: System) -> Iterator[Float[Tensor, "B n"]]:
-        lower = system.K.tril()
-        row_sums = system.row_sums(lower)
-        w = torch.zeros_like(system.y)
-        while True:
-            yield w
-            seen = torch.einsum("bij,bj->bi", lower, w)
-            w = w + (system.y - seen - system.lam * w) / row_sums
+    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
+        w = system.batch.once((self, tuple(steps.tolist())), lambda: _kept(_richardson(system.batch.whole), steps))
+        return torch.einsum("bn,btn->bt", system.k, w[..., : system.n])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +39,34 @@ class CausalBoosting(Solver):
         return "Causal boosting"
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
-        lower = system.K.tril()
-        average = lower / system.row_sums(lower).unsqueeze(-1)
+        rounds = torch.arange(max(1, int(steps[-1])))
+        residuals = system.batch.once((self, len(rounds)), lambda: _kept(_residuals(system.batch.whole), rounds))
         query = system.average(system.k.new_ones(1)).squeeze(-1)
-        total, residual = torch.zeros_like(system.y[:, 0]), system.y
-        wanted, kept = set(steps.tolist()), []
-        for step in range(int(steps[-1]) + 1):
-            if step in wanted:
-                kept.append(total)
-            total = total + (query * residual).sum(-1)
-            residual = residual - torch.einsum("bij,bj->bi", average, residual)
-        return torch.stack(kept, -1)
+        gains = torch.einsum("bn,btn->bt", query, residuals[..., : system.n])
+        return torch.nn.functional.pad(gains.cumsum(-1), (1, 0))[:, steps]  # before the first round: 0
+
+
+def _kept(iterates: Iterator[Float[Tensor, "B N"]], steps: Int[Tensor, "T"]) -> Float[Tensor, "B T N"]:
+    """The iterates after these steps."""
+    wanted = set(steps.tolist())
+    numbered = zip(range(int(steps[-1]) + 1), iterates, strict=False)
+    return torch.stack([iterate for step, iterate in numbered if step in wanted], dim=1)
+
+
+def _richardson(system: System) -> Iterator[Float[Tensor, "B N"]]:
+    lower = system.K.tril()
+    row_sums = system.row_sums(lower)
+    w = torch.zeros_like(system.y)
+    while True:
+        yield w
+        seen = torch.einsum("bij,bj->bi", lower, w)
+        w = w + (system.y - seen - system.lam * w) / row_sums
+
+
+def _residuals(system: System) -> Iterator[Float[Tensor, "B N"]]:
+    lower = system.K.tril()
+    average = lower / system.row_sums(lower).unsqueeze(-1)
+    residual = system.y
+    while True:
+        yield residual
+        residual = residual - torch.einsum("bij,bj->bi", average, residual)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -38,6 +40,8 @@ class Batch:
     gram: Float[Tensor, "B M M"]
     lam: float
     task: Task
+    _made: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @staticmethod
     def of(prompts: Prompts, task: Task) -> Batch:
@@ -49,6 +53,18 @@ class Batch:
 
     def system(self, n: int) -> System:
         return System(K=self.gram[:, :n, :n], k=self.gram[:, n, :n], y=self.y[:, :n], lam=self.lam, batch=self)
+
+    @property
+    def whole(self) -> System:
+        """The system of the longest prefix, all N points."""
+        return self.system(self.y.shape[1] - 1)
+
+    def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
+        """make(), called for the first of all prefixes that ask for `key` and kept for the others, whatever thread."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
 
     @cached_property
     def eig_max(self) -> Float[Tensor, "B"]:

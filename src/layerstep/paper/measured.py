@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path as FilePath
 
 import numpy as np
@@ -19,7 +17,7 @@ from layerstep.files import read_json
 from layerstep.measurement import Match, layers_won, match
 from layerstep.measurement.bootstrap import resamples
 from layerstep.measurement.match import winners
-from layerstep.paper.artefact import Data, kept, result_in
+from layerstep.paper.artefact import Data, kept
 from layerstep.paper.noise import squared_errors
 from layerstep.paper.predictions import FILE, NOISE_SEQUENCES, Predictions
 from layerstep.paper.quoted import SIGMA_TEST
@@ -27,7 +25,6 @@ from layerstep.paper.runs import RUNS
 from layerstep.paper.settings import CONTEXTS, EVALUATION_SEQUENCES, SETTINGS, evaluation_prompts
 from layerstep.solvers import PAPER_SOLVERS, SOLVERS, ConjugateGradient, exact, solve_all
 from layerstep.tasks import Path
-from layerstep.threads import pool
 
 ROOMS = ("tasks", "solvers", "measurement", "paper")
 #: Steps shown in a heat map: about this many, dense at first.
@@ -102,47 +99,7 @@ def _over_krr(found: Predictions, setting: str) -> float:
 
 def measure(name: str, folder: FilePath) -> Data:
     """The numbers of one model, from `folder` if they are there."""
-    return kept(_file(name, folder), identity(name), ROOMS, lambda: compute(name))[0]["data"]
-
-
-def _file(name: str, folder: FilePath) -> FilePath:
-    return folder / "measured" / f"{name}.json"
-
-
-def _is_kept(name: str, folder: FilePath) -> bool:
-    try:
-        return result_in(_file(name, folder), identity(name), ROOMS) is not None
-    except LayerstepError:  # which `measure` will tell
-        return False
-
-
-def measure_all(
-    names: Sequence[str], folder: FilePath, progress: Callable[[str], None] = lambda words: None
-) -> tuple[dict[str, Data], dict[str, str]]:
-    """The numbers of these models, one a core, in the order of the list of runs; reasons where one failed."""
-
-    def one(name: str) -> Data | LayerstepError:
-        try:
-            return measure(name, folder)
-        except LayerstepError as error:
-            return error
-
-    results: dict[str, Data | LayerstepError] = {}
-    for setting in sorted({RUNS[name].setting for name in names}):  # one setting's solvers are in memory at a time
-        alike = [name for name in names if RUNS[name].setting == setting]
-        missing = [name for name in alike if not _is_kept(name, folder)]
-        if missing:
-            progress(f"measuring {', '.join(missing)}")
-            references(setting)  # here, where solvers may use all cores
-        with pool(torch.device("cpu")) as workers, closing(workers.map(one, alike)) as found:  # type: ignore[type-var]
-            results |= zip(alike, found, strict=True)
-    return told_apart({name: results[name] for name in RUNS if name in results})
-
-
-def told_apart(results: Mapping[str, Data | LayerstepError]) -> tuple[dict[str, Data], dict[str, str]]:
-    """What was found, and reasons by name where it was not."""
-    found = {name: result for name, result in results.items() if not isinstance(result, LayerstepError)}
-    return found, {name: str(result) for name, result in results.items() if isinstance(result, LayerstepError)}
+    return kept(folder / "measured" / f"{name}.json", identity(name), ROOMS, lambda: compute(name))[0]["data"]
 
 
 def compute(name: str) -> Data:

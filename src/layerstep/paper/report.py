@@ -170,9 +170,15 @@ def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: 
     clock.note("probing")
     names, unusable = measured.usable()
     failed = unusable | failed | strangers()
-    here, reasons = measured.measure_all(names, folder, progress)
-    failed |= reasons
+    numbers: dict[str, Data] = {}
+    for name in sorted(names, key=lambda name: RUNS[name].setting):  # one setting's solvers are in memory at a time
+        progress(f"measuring {name}")
+        try:
+            numbers[name] = measured.measure(name, folder)
+        except LayerstepError as error:
+            failed[name] = str(error)
     clock.note("measuring the models")
+    here = {name: numbers[name] for name in RUNS if name in numbers}
     constructed = beside.numbers(folder)
     clock.note("measuring the written networks")
 

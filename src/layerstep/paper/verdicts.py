@@ -24,7 +24,7 @@ from layerstep.measurement.library import default_contexts
 from layerstep.measurement.record import read_record
 from layerstep.measurement.words import headline
 from layerstep.paper.artefact import Artefact, Data, kept, result_in
-from layerstep.paper.measured import identity, predictions, references, told_apart
+from layerstep.paper.measured import identity, predictions, references
 from layerstep.paper.runs import LAWS
 from layerstep.paper.settings import EVALUATION_SEED, SETTINGS, evaluation_prompts
 from layerstep.paper.style import ORANGE, figure
@@ -100,8 +100,14 @@ def judge(
     for setting in sorted({subject.setting for subject in subjects.values()}):
         alike = {name: subject for name, subject in subjects.items() if subject.setting == setting}
         results |= _judge_alike(setting, alike, folder / "measured", progress)
-    found, failed = told_apart({name: results[name] for name in subjects})
-    return found, {f"verdict on {name}": reason for name, reason in failed.items()}
+    found, failed = {}, {}
+    for name in subjects:
+        result = results[name]
+        if isinstance(result, LayerstepError):
+            failed[f"verdict on {name}"] = str(result)
+        else:
+            found[name] = result
+    return found, failed
 
 
 def _distinct(models: Mapping[str, Data]) -> dict[str, Data]:

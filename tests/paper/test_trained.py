@@ -272,6 +272,20 @@ def test_verdicts_are_made_once_and_one_that_fails_leaves_the_others(planted, tm
     assert judged == ["sphere", "uniform", "uniform"]
 
 
+def test_the_verdict_figure_shows_every_class_and_boxes_the_nearest():
+    numbers = {"nearest": "gd", "headline": "none (nearest: gd)", "families": ["gd", "cg"], "layers": [1.0, 2.0]}
+    judged = {**numbers, "classes": {"gd": 0.25, "cg": 1.5}, "U_layer": [[0.2, 0.3], [1.0, 2.0]]}
+    for few, panels in (([], 0), (["uniform"], 1), (["uniform", "sphere", "ridge path", "kernel average"], 4)):
+        data = {"heads-1": judged, "silent": {"nearest": None}} | dict.fromkeys(few, judged)
+        fig = verdicts.draw(data)
+        table, *layers = fig.axes
+        assert {text.get_text() for text in table.texts} == {"0.25", "1.50"}
+        assert len(table.patches) == 1 + len(few)
+        assert [label.get_text() for label in table.get_xticklabels()] == ["gd", "cg"]
+        assert len(layers) == panels + (panels > 0)  # and a scale of colours
+    assert verdicts.draw({"silent": {"nearest": None}}).axes == []
+
+
 @pytest.mark.slow
 def test_controls_get_the_verdict_they_deserve(tmp_path):
     data, failed = verdicts.judge({}, tmp_path)

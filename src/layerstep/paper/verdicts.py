@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
@@ -208,7 +208,8 @@ def draw(data: Data) -> Figure:
     heights = [1.2 + 0.2 * len(judged), 2.9 * lines]
     with figure(9.2, sum(heights)) as fig:
         parts = fig.subfigures(2 if few else 1, 1, height_ratios=heights[: 2 if few else 1], squeeze=False)[:, 0]
-        _draw_classes(parts[0].subplots(), judged)
+        if judged:
+            _draw_classes(parts[0].subplots(), judged)
         if few:
             _draw_layers(parts[1], parts[1].subplots(lines, 3, sharey=True, squeeze=False).flatten(), few)
     return fig
@@ -231,7 +232,7 @@ def _draw_classes(ax: Axes, judged: Mapping[str, Data]) -> None:
     ax.grid(False)
 
 
-def _draw_layers(fig: SubFigure, axes: Sequence[Axes], few: Mapping[str, Data]) -> None:
+def _draw_layers(fig: SubFigure, axes: np.ndarray, few: Mapping[str, Data]) -> None:
     """U of every family on every layer."""
     names = sorted({family for found in few.values() for family in found["families"]})
     for ax, (name, found) in zip(axes, few.items(), strict=False):

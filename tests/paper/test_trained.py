@@ -91,6 +91,14 @@ def test_the_first_sentences_are_made_from_the_results(planted):
     assert findings({}) == []
 
 
+@pytest.mark.parametrize(("cut", "expected"), [(0, ""), (3, ""), (4, " †")])
+def test_a_line_cut_off_by_the_budget_is_marked(cut, expected):
+    """Of the nine layers 2 to 10 more than three; layers 1, 11 and 12 are not on the line."""
+    shares = [0.9, *(9 - cut) * [0.05], *cut * [0.2], 0.9, 0.9]
+    solvers = {"gd": {"at_cap": shares, "r2": 0.9, "r2_low": 0.8, "r2_high": 1.0}}
+    assert trained.mark({"range": [2, 10], "solvers": solvers}, "gd") == expected
+
+
 def test_chance_is_what_student_says():
     seeds = [0.7, 0.8, 1.0]
     expected = stats.t.ppf(0.975, 2) * np.std(seeds, ddof=1) * np.sqrt(2)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from typing import TypeVar
 
 import torch
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+CPU = torch.device("cpu")
 
 
 @contextmanager
@@ -31,3 +36,12 @@ def pool(device: torch.device) -> Iterator[ThreadPoolExecutor]:
         workers = count if device.type == "cpu" else 1
         with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as executor:
             yield executor
+
+
+@contextmanager
+def one_a_worker(
+    work: Callable[[Item], Result], items: Iterable[Item], device: torch.device = CPU
+) -> Iterator[Iterator[Result]]:
+    """work(item) for every item, in order, each by one worker of a pool; what waits is cancelled when left early."""
+    with pool(device) as workers, closing(workers.map(work, items)) as results:  # type: ignore[type-var]
+        yield results

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,7 +21,7 @@ from layerstep.solvers import SOLVERS, Chebyshev, Richardson, Solver, exact, sol
 from layerstep.solvers.chebyshev import chebyshev_sums
 from layerstep.solvers.system import Batch, System
 from layerstep.tasks import Path, Prompts, Task
-from layerstep.threads import pool
+from layerstep.threads import one_a_worker
 
 #: Where predictions are compared, for N = 40: short contexts must not dominate, as they do in SimE over all n.
 CONTEXTS = (3, 6, 10, 15, 20, 25, 30, 35, 40)
@@ -181,7 +180,7 @@ class Library:
             return {family: paths[family.name] for family in chosen}
 
         # One setting a core: workers that share the prefixes of one would wait for each other at its end.
-        with pool(prompts.y.device) as workers, closing(workers.map(tried, settings)) as found:  # type: ignore[type-var]
+        with one_a_worker(tried, settings) as found:
             for done, ((v, lam), paths) in enumerate(zip(settings, found, strict=True)):
                 for family, path in paths.items():
                     away = path.values - krr

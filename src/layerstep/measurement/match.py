@@ -66,7 +66,7 @@ class Match:
     def r2(self, first: float, last: float) -> float:
         """R2 of the mean best step against the layer, for layers first..last (the paper: 2..10)."""
         layers, steps = self._between(first, last, self.best_step.mean(0))
-        return float(_r2(layers, steps[None])[0])
+        return float(line_r2(layers, steps[None])[0])
 
     def line(self, first: float, last: float, *, seed: int, resamples: int = 1000) -> Line:
         """The fit behind `r2`, with its interval."""
@@ -77,8 +77,8 @@ class Match:
         centre = best.mean(0)
         means = best[torch.from_numpy(draws)].mean(1)
         slope, intercept = np.polyfit(layers.numpy(), centre.numpy(), 1)
-        low, high = _r2(layers, means).nanquantile(torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
-        r2 = float(_r2(layers, centre[None])[0])
+        low, high = line_r2(layers, means).nanquantile(torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
+        r2 = float(line_r2(layers, centre[None])[0])
         return Line(r2=r2, slope=float(slope), intercept=float(intercept), interval=(low, high))
 
     def _between(self, first: float, last: float, steps: Float[Tensor, "*B L"]) -> tuple[Tensor, Tensor]:
@@ -149,7 +149,7 @@ def directions(errors: Float[Tensor, "S B N"], labels: Float[Tensor, "B N"]) -> 
     return torch.where(rounding, 0.0, errors / norm.clamp_min(torch.finfo(norm.dtype).tiny))
 
 
-def _r2(layers: Float[Tensor, "L"], steps: Float[Tensor, "R L"]) -> Float[Tensor, "R"]:
+def line_r2(layers: Float[Tensor, "L"], steps: Float[Tensor, "R L"]) -> Float[Tensor, "R"]:
     """1 - SSR / SST of the line through (layers, steps): the squared correlation, NaN when steps are constant."""
     x = layers - layers.mean()
     y = steps - steps.mean(-1, keepdim=True)

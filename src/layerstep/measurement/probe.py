@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -26,7 +26,7 @@ from layerstep.errors import (
 from layerstep.files import provenance, read_tensors, write_tensors
 from layerstep.measurement.readers import GPTReader, Reader, digest_of, in_float64, reader_of, require_causal
 from layerstep.tasks import Path, Prompts, Task, sample
-from layerstep.threads import pool
+from layerstep.threads import Item, Result, one_a_worker
 from layerstep.training import GPT
 
 RIDGE = 1e-7  # of the mean variance of a coordinate
@@ -291,10 +291,6 @@ def _piece(reader: Reader) -> int:
     return PIECE if _device(reader).type == "cpu" else LARGE_PIECE
 
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-
 @contextmanager
 def _several(reader: Reader, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Iterator[Result]]:
     """work(item) for every item, in order. A GPT on a CPU does one item a core, which no busy core holds up.
@@ -304,5 +300,5 @@ def _several(reader: Reader, work: Callable[[Item], Result], items: Iterable[Ite
     if not isinstance(reader, GPTReader) or _device(reader).type != "cpu":
         yield map(work, items)
         return
-    with pool(_device(reader)) as executor, closing(executor.map(work, items)) as results:  # type: ignore[type-var]
-        yield results  # closed when left early: what waits is cancelled
+    with one_a_worker(work, items) as results:
+        yield results

@@ -13,6 +13,7 @@ from layerstep.paper.capacity import twin
 from layerstep.paper.measured import ROOMS
 from layerstep.paper.panels import LABELS, convergence_row, r2_words, trajectories
 from layerstep.paper.quoted import BEST_STEP_R2, LAYERS_WON
+from layerstep.paper.runs import DEEP
 from layerstep.paper.settings import EVALUATION_SEQUENCES, TITLES
 from layerstep.paper.style import figure
 from layerstep.paper.trained import (
@@ -165,7 +166,7 @@ def summary_kernel(data: Data) -> tuple[list[str], list[list[str]]]:
 def depth(found: Found) -> Artefact | None:
     return of_models(
         found,
-        ["sphere-24", "sphere-24-v2"],
+        DEEP,
         name="steps-depth",
         title="Twice as deep: best-matching steps of models with 24 layers (with Figure 7)",
         caption=lambda models: (

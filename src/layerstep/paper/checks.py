@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import isfinite, isnan, log, sqrt
 
-import numpy as np
+import torch
 
+from layerstep.measurement.match import line_r2
 from layerstep.paper.artefact import Data
 from layerstep.paper.capacity import twin
 from layerstep.paper.panels import LABELS, r2_words
 from layerstep.paper.quoted import PROTOCOL, by_chance
-from layerstep.paper.runs import LAWS, SEEDS
+from layerstep.paper.runs import DEEP, LAWS, SEEDS
 from layerstep.paper.settings import SETTINGS, TITLES
 from layerstep.paper.trained import Found
 from layerstep.solvers import PAPER_SOLVERS
@@ -23,8 +24,6 @@ STRAIGHT = 0.9
 NEAR = 1.25
 #: An effect on the error is called little up to this part of it.
 LITTLE = 0.1
-#: Models of twice the depth.
-DEEP = ("sphere-24", "sphere-24-v2")
 #: The paper's model has errors above those of the encoded ridge up to this noise in the prompt, and below them beyond.
 CROSSING = 0.1
 
@@ -154,8 +153,9 @@ def straight(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
 
 def similar(models: Found, _: Mapping[str, Data], names: Sequence[str] = LAWS) -> Iterator[Check]:
     for name, model, seeds in _readings(models, names):
-        depth, others = _depth_of(model), {solver: count for solver, count in model["won"].items() if count}
-        next_best = max(others.keys() - {"richardson"}, key=lambda solver: others[solver], default=None)
+        depth = _depth_of(model)
+        others = {solver: count for solver, count in model["won"].items() if count and solver != "richardson"}
+        next_best = max(others, key=lambda solver: others[solver], default=None)
         beside = f" ({LABELS[next_best]} {others[next_best]})" if next_best else ""
         moves = _moves(depth * _one(seeds, _share_won))
         if {_depth_of(seed) for seed in seeds.values()} - {depth}:
@@ -198,7 +198,8 @@ def early_line(models: Found, _: Mapping[str, Data]) -> Iterator[Check]:
     for name in DEEP:
         if model := models.get(name):
             half, steps = _depth_of(model) // 2, model["solvers"]["richardson"]["mean"]
-            r2 = float(np.corrcoef(np.arange(1, half), steps[1:half])[0, 1] ** 2)
+            layers, means = (torch.tensor(each, dtype=torch.float64) for each in (range(2, half + 1), steps[1:half]))
+            r2 = float(line_r2(layers, means[None]))
             one = next((layer for layer, step in enumerate(steps) if step >= 2), len(steps))
             words = f"{_law(model)}: R² {r2:.3f} in layers 2 to {half} ({_r2_words(model)} in all)"
             words += f"; up to layer {one} the best-matching step is below 2{_moves(chance)}"

@@ -117,10 +117,9 @@ class Row:
         """Whether the paper's value, to its rounding, is no farther from ours than two runs are by chance."""
         if self.runs is None:
             return False
-        apart = max(0.0, abs(self.paper - self.ours) - self.rounding)
-        if not self.factor:
-            return apart <= self.runs
-        return max(self.paper, self.ours) / (max(self.paper, self.ours) - apart) <= self.runs
+        smaller, larger = sorted((self.paper, self.ours))
+        smaller += self.rounding
+        return (larger / smaller if self.factor else larger - smaller) <= self.runs
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "outcome": self.outcome}

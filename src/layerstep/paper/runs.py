@@ -185,6 +185,7 @@ def _run(name: str, setting: str, shows: str, preset: str = "paper", ours: bool 
 
 
 LAWS = ("sphere", "uniform", "gaussian")
+DEEP = ("sphere-24", "sphere-24-v2")  # of twice the depth
 _ALL = [
     _run("sphere", "sphere", "Figures 1, 2, 5, 10; noise table"),
     _run("uniform", "uniform", "Figures 2c, 3, 4, 5, 10; noise table"),

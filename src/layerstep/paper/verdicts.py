@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from layerstep.paper.settings import EVALUATION_SEED, SETTINGS, evaluation_promp
 from layerstep.paper.style import ORANGE, figure
 from layerstep.solvers import NadarayaWatson, RidgePath, solve
 from layerstep.tasks import Path
-from layerstep.threads import pool
+from layerstep.threads import one_a_worker
 
 ROOMS = ("tasks", "solvers", "construction", "measurement", "paper")
 SEED = EVALUATION_SEED  # of the bootstrap behind a verdict: `layerstep identify` says the same of a model
@@ -125,10 +124,13 @@ def _judge_alike(
     rule = read_record()["rule"]
     files = {name: folder / f"verdict-{name.replace(' ', '-')}.json" for name in subjects}
     made_from = {name: {**subject.identity, "seed": SEED, "rule": rule} for name, subject in subjects.items()}
-    missing = [name for name in subjects if result_in(files[name], made_from[name], ROOMS) is None]
-    if missing:
-        progress(f"verdicts on {', '.join(missing)}")
-    instrument = _instrument(setting) if missing else None
+    there = {name: result_in(files[name], made_from[name], ROOMS) for name in subjects}
+    results: dict[str, Data | LayerstepError] = {name: found["data"] for name, found in there.items() if found}
+    missing = [name for name in subjects if name not in results]
+    if not missing:
+        return results
+    progress(f"verdicts on {', '.join(missing)}")
+    instrument = _instrument(setting)
 
     def one(name: str) -> Data | LayerstepError:
         compute = functools.partial(_judge, subjects[name], instrument)
@@ -137,11 +139,11 @@ def _judge_alike(
         except LayerstepError as error:
             return error
 
-    with pool(torch.device("cpu")) as workers, closing(workers.map(one, subjects)) as results:  # type: ignore[type-var]
-        return dict(zip(subjects, results, strict=True))
+    with one_a_worker(one, missing) as judged:
+        return results | dict(zip(missing, judged, strict=True))
 
 
-def _judge(subject: Subject, instrument: Instrument | None) -> Data:
+def _judge(subject: Subject, instrument: Instrument) -> Data:
     task, prompts = SETTINGS[subject.setting], evaluation_prompts(subject.setting)
     path = subject.path()
     verdict = identify(path, prompts, task, instrument=instrument, seed=SEED)
@@ -187,10 +189,9 @@ def _short(verdict: Verdict) -> Data:
     }
     if table is not None:
         usable = torch.isin(table.layers, torch.tensor(overall.usable, dtype=table.layers.dtype))
-        left = table.U[:, usable].mean(1).tolist()
         classes: dict[str, float] = {}
         for fit in overall.fits:  # the best first: its class's value is that of its nearest family
-            classes.setdefault(fit.kind, left[table.families.index(fit.family)])
+            classes.setdefault(fit.kind, float(fit.U_layer[usable].mean()))
         short |= {"classes": classes}
         short |= {"families": list(table.families), "layers": table.layers.tolist(), "U_layer": table.U.tolist()}
     return short

@@ -6,6 +6,7 @@ iteration is run once for all prefixes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -49,7 +50,7 @@ class CausalBoosting(Solver):
 def _kept(iterates: Iterator[Float[Tensor, "B N"]], steps: Int[Tensor, "T"]) -> Float[Tensor, "B T N"]:
     """The iterates after these steps."""
     wanted = set(steps.tolist())
-    numbered = zip(range(int(steps[-1]) + 1), iterates, strict=False)
+    numbered = enumerate(itertools.islice(iterates, int(steps[-1]) + 1))
     return torch.stack([iterate for step, iterate in numbered if step in wanted], dim=1)
 
 

@@ -105,14 +105,11 @@ class PaperRun:
             return Held(state="other schedule", words=words, steps=step)
         if differs:
             kind = "short" if found.steps < self.run.steps else "another"
-            words = [f"{kind} schedule: {found.steps:,} steps", f"rate {found.lr:g}"]
-            preset = preset_of(found)
-            rest = sorted(differs - {"steps", "lr"})
-            words += [f"preset {preset}"] if preset else [f"{name} = {there[name]:g}" for name in rest]
-            return Held(state="other schedule", words=", ".join(words), steps=found.steps)
-        words = f"{found.steps:,} steps, as in the paper"
-        if self.preset != "paper":
-            words = f"short schedule: {found.steps:,} steps, rate {found.lr:g}, preset {self.preset}"
+            rest = [] if preset_of(found) else sorted(differs - {"steps", "lr"})
+            words = ", ".join([_in_words(kind, found), *(f"{name} = {there[name]:g}" for name in rest)])
+            return Held(state="other schedule", words=words, steps=found.steps)
+        as_in_paper = self.preset == "paper"
+        words = f"{found.steps:,} steps, as in the paper" if as_in_paper else _in_words("short", found)
         return Held(state="as listed", words=words, steps=found.steps)
 
     def _without_model(self) -> Held:
@@ -167,6 +164,12 @@ def _flat(run: Run) -> dict[str, Any]:
 def preset_of(run: Run) -> str | None:
     """The preset whose schedule a run follows, whatever its task, its shape and its seed."""
     return next((name for name, each in PRESETS.items() if _schedule(each) == _schedule(run)), None)
+
+
+def _in_words(kind: str, run: Run) -> str:
+    """A schedule that is not the paper's: its length, its rate, and its preset where it has one."""
+    preset = preset_of(run)
+    return f"{kind} schedule: {run.steps:,} steps, rate {run.lr:g}" + (f", preset {preset}" if preset else "")
 
 
 def _schedule(run: Run) -> Run:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "layerstep"
-GROUND = {"errors", "files", "threads"}
+GROUND = {"errors", "files", "threads", "stats"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
     "threads": set(),
+    "stats": set(),
     "tasks": GROUND,
     "solvers": GROUND | {"tasks"},
     "construction": GROUND | {"tasks"},

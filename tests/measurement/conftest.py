@@ -3,8 +3,8 @@
 import pytest
 
 import layerstep as ls
-from layerstep.measurement.evidence import Instrument
-from layerstep.measurement.library import Library
+from layerstep.measurement.identification.crossfit import Instrument
+from layerstep.measurement.identification.library import Library
 
 TASK = ls.Task(inputs="gaussian")
 

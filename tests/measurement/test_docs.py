@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import layerstep as ls
-from layerstep.measurement.evidence import Instrument
-from layerstep.measurement.library import Library
+from layerstep.measurement.identification.crossfit import Instrument
+from layerstep.measurement.identification.library import Library
 
 PAGE = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text(encoding="utf-8")
 

@@ -45,7 +45,7 @@ def run(
     from layerstep.errors import require_choice, require_count
     from layerstep.files import require_writable
     from layerstep.measurement import identify
-    from layerstep.measurement.identify import FEWEST
+    from layerstep.measurement.identification.pipeline import FEWEST
     from layerstep.tasks import sample
 
     require_count(probe_prompts=probe_prompts)
@@ -88,7 +88,7 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
     """(the model as a function from prompts to its path, its task, words about how it is read)."""
     from layerstep.construction import load
     from layerstep.errors import InputError
-    from layerstep.measurement.library import default_contexts
+    from layerstep.measurement.identification.library import default_contexts
     from layerstep.solvers import SOLVERS, solve
 
     if model in SOLVERS:

@@ -8,7 +8,7 @@ from math import isfinite, isnan, log, sqrt
 
 import torch
 
-from layerstep.measurement.match import line_r2
+from layerstep.measurement.similarity import line_r2
 from layerstep.paper.artefact import Data
 from layerstep.paper.capacity import twin
 from layerstep.paper.panels import LABELS, r2_words

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import isnan
 
-from layerstep.measurement.record import read_record
+from layerstep.measurement.calibration.record import read_record
 from layerstep.paper.artefact import Data
 from layerstep.paper.claims import Claim, in_words
 from layerstep.paper.panels import LABELS

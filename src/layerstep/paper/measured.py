@@ -15,8 +15,7 @@ import torch
 from layerstep.errors import FileError, LayerstepError
 from layerstep.files import read_json
 from layerstep.measurement import Match, layers_won, match
-from layerstep.measurement.bootstrap import resamples
-from layerstep.measurement.match import winners
+from layerstep.measurement.similarity import winners
 from layerstep.paper.artefact import Data, kept
 from layerstep.paper.noise import squared_errors
 from layerstep.paper.predictions import FILE, NOISE_SEQUENCES, Predictions
@@ -24,6 +23,7 @@ from layerstep.paper.quoted import SIGMA_TEST
 from layerstep.paper.runs import RUNS
 from layerstep.paper.settings import CONTEXTS, EVALUATION_SEQUENCES, SETTINGS, evaluation_prompts
 from layerstep.solvers import PAPER_SOLVERS, SOLVERS, ConjugateGradient, exact, solve_all
+from layerstep.stats import resamples
 from layerstep.tasks import Path
 
 ROOMS = ("tasks", "solvers", "measurement", "paper")

@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 
 from layerstep.files import provenance
-from layerstep.measurement.library import CLASSES
+from layerstep.measurement.identification.library import CLASSES
 from layerstep.paper.artefact import Artefact, Data
 from layerstep.paper.claims import Claim
 from layerstep.paper.findings import findings

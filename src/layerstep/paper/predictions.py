@@ -17,7 +17,7 @@ from torch import Tensor
 from layerstep.errors import FileError
 from layerstep.files import provenance, read_tensors, write_tensors
 from layerstep.measurement import Probes
-from layerstep.measurement.probe import probe_each
+from layerstep.measurement.reading.probes import probe_each
 from layerstep.paper.quoted import SIGMA_TEST
 from layerstep.paper.settings import SETTINGS, evaluation_prompts
 from layerstep.tasks import Path

@@ -19,9 +19,9 @@ from layerstep.construction import construct
 from layerstep.errors import LayerstepError
 from layerstep.files import digest
 from layerstep.measurement import CLASSES, Instrument, Library, Verdict, identify, layers_won, match
-from layerstep.measurement.library import default_contexts
-from layerstep.measurement.record import read_record
-from layerstep.measurement.words import headline
+from layerstep.measurement.calibration.record import read_record
+from layerstep.measurement.identification.library import default_contexts
+from layerstep.measurement.identification.report import headline
 from layerstep.paper.artefact import Artefact, Data, kept, result_in
 from layerstep.paper.measured import identity, predictions, references
 from layerstep.paper.runs import LAWS

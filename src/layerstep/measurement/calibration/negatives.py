@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.measurement.probe import Probes, probe
-from layerstep.measurement.world import World
+from layerstep.measurement.calibration.setting import World
+from layerstep.measurement.reading.probes import Probes, probe
 from layerstep.solvers import SOLVERS, HeavyBall, RecursiveKRR
 from layerstep.solvers.system import System
 from layerstep.tasks import Task

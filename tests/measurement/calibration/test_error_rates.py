@@ -6,14 +6,21 @@ import pytest
 import torch
 
 import layerstep as ls
-from layerstep.measurement.calibration import Row, choose_limit, count, count_row_sums, count_vetoes, judge_panel
-from layerstep.measurement.decision import Rule
-from layerstep.measurement.labels import label_tests
-from layerstep.measurement.library import CLASSES, default_contexts
-from layerstep.measurement.outsiders import OUTSIDE
-from layerstep.measurement.panel import CONSTRUCTED, INSIDE, ROW_SUMS, panel
-from layerstep.measurement.record import read_record
-from layerstep.measurement.tables import show
+from layerstep.measurement.calibration.error_rates import (
+    Row,
+    choose_limit,
+    count,
+    count_row_sums,
+    count_vetoes,
+    judge_panel,
+)
+from layerstep.measurement.calibration.negatives import OUTSIDE
+from layerstep.measurement.calibration.planted import CONSTRUCTED, INSIDE, ROW_SUMS, panel
+from layerstep.measurement.calibration.record import read_record
+from layerstep.measurement.calibration.tables import show
+from layerstep.measurement.identification.decision import Rule
+from layerstep.measurement.identification.label_interventions import label_tests
+from layerstep.measurement.identification.library import CLASSES, default_contexts
 
 TASK = ls.Task(inputs="gaussian")
 
@@ -122,7 +129,7 @@ def test_the_shipped_record_meets_its_targets():
 
 
 def test_the_documentation_shows_the_shipped_record():
-    docs = Path(__file__).parents[2] / "docs" / "measurement.md"
+    docs = Path(__file__).parents[3] / "docs" / "measurement.md"
     assert show(read_record()) in docs.read_text(encoding="utf-8")
 
 

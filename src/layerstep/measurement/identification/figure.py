@@ -6,8 +6,8 @@ import os
 
 from layerstep.errors import require_choice
 from layerstep.files import write_aside
-from layerstep.measurement.verdict import Verdict
-from layerstep.measurement.words import headline, one_per_class, span
+from layerstep.measurement.identification.report import headline, one_per_class, span
+from layerstep.measurement.identification.result import Verdict
 
 SHOWN = 6  # classes drawn by layer; the ranking shows all
 

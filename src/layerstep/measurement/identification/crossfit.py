@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.measurement.dictionary import dictionary
-from layerstep.measurement.library import Library
+from layerstep.measurement.identification.features import dictionary
+from layerstep.measurement.identification.library import Library
 from layerstep.threads import one_thread
 
 RIDGE = 3e-3  # of the mean square of a feature: keeps collinear features from fitting noise

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from layerstep.measurement.decision import AMBIGUOUS, IDENTIFIED, NOTHING, RESEMBLES, Judgement
-from layerstep.measurement.verdict import Verdict
+from layerstep.measurement.identification.decision import AMBIGUOUS, IDENTIFIED, NOTHING, RESEMBLES, Judgement
+from layerstep.measurement.identification.result import Verdict
 
 
 def headline(judgement: Judgement) -> str:

@@ -1,6 +1,6 @@
 """Calibration: judge every planted model, count right answers and false claims, set the threshold, write the record.
 
-    python -m layerstep.measurement.calibration --jobs 2     # all seeds and laws; rewrites calibration.json
+    python -m layerstep.measurement.calibration --jobs 2     # all seeds and laws; rewrites record.json
     python -m layerstep.measurement.calibration --keep       # the test seeds only, with the limit as it is
     python -m layerstep.measurement.calibration --show       # the tables of the shipped record
 
@@ -25,15 +25,15 @@ from typing import Any
 import torch
 
 from layerstep.files import provenance, write_json
-from layerstep.measurement.decision import IDENTIFIED, Judgement, Rule, decide, judge
-from layerstep.measurement.evidence import Evidence, Instrument
-from layerstep.measurement.identify import vetoed
-from layerstep.measurement.labels import LabelTests, label_tests
-from layerstep.measurement.library import Library
-from layerstep.measurement.panel import Planted, panel
-from layerstep.measurement.record import RECORD, read_record
-from layerstep.measurement.tables import show
-from layerstep.measurement.verdict import sub_verdict
+from layerstep.measurement.calibration.planted import Planted, panel
+from layerstep.measurement.calibration.record import RECORD, read_record
+from layerstep.measurement.calibration.tables import show
+from layerstep.measurement.identification.crossfit import Evidence, Instrument
+from layerstep.measurement.identification.decision import IDENTIFIED, Judgement, Rule, decide, judge
+from layerstep.measurement.identification.label_interventions import LabelTests, label_tests
+from layerstep.measurement.identification.library import Library
+from layerstep.measurement.identification.pipeline import vetoed
+from layerstep.measurement.identification.result import sub_verdict
 from layerstep.tasks import Task, sample
 
 VERSION = 2
@@ -310,7 +310,3 @@ def main() -> None:
         return
     kept = read_record() if arguments.keep else None
     write_json(arguments.out, calibrate(sequences=arguments.sequences, jobs=arguments.jobs, kept=kept))
-
-
-if __name__ == "__main__":
-    main()

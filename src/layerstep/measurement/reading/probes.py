@@ -24,7 +24,7 @@ from layerstep.errors import (
     require_positive,
 )
 from layerstep.files import provenance, read_tensors, write_tensors
-from layerstep.measurement.readers import GPTReader, Reader, digest_of, in_float64, reader_of, require_causal
+from layerstep.measurement.reading.hooks import GPTReader, Reader, digest_of, in_float64, reader_of, require_causal
 from layerstep.tasks import Path, Prompts, Task, sample
 from layerstep.threads import Item, Result, one_a_worker
 from layerstep.training import GPT

@@ -11,11 +11,11 @@ from torch import nn
 
 import layerstep as ls
 from layerstep.measurement import identify
-from layerstep.measurement.decision import Rule, judge
-from layerstep.measurement.evidence import Instrument
-from layerstep.measurement.labels import label_tests
-from layerstep.measurement.library import Library, families
-from layerstep.measurement.record import read_record
+from layerstep.measurement.calibration.record import read_record
+from layerstep.measurement.identification.crossfit import Instrument
+from layerstep.measurement.identification.decision import Rule, judge
+from layerstep.measurement.identification.label_interventions import label_tests
+from layerstep.measurement.identification.library import Library, families
 
 TASK = ls.Task(inputs="gaussian")
 STEPS = {

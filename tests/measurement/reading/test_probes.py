@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import layerstep as ls
-from layerstep.measurement.probe import Probes, probe, probe_each
-from layerstep.measurement.readers import GPTReader, Hooked
+from layerstep.measurement.reading.hooks import GPTReader, Hooked
+from layerstep.measurement.reading.probes import Probes, probe, probe_each
 from layerstep.training import GPT, Model
 from layerstep.training.gpt import interleave
 

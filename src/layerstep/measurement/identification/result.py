@@ -11,13 +11,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import require
-from layerstep.measurement.bootstrap import interval, resamples
-from layerstep.measurement.decision import AMBIGUOUS, NOTHING, RESEMBLES, Judgement, Rule, of_chosen
-from layerstep.measurement.evidence import Evidence
-from layerstep.measurement.filters import FilterFit, Slopes
-from layerstep.measurement.labels import RERUN, LabelTests
-from layerstep.measurement.match import directions
-from layerstep.measurement.record import read_record
+from layerstep.measurement.calibration.record import read_record
+from layerstep.measurement.identification.crossfit import Evidence
+from layerstep.measurement.identification.decision import AMBIGUOUS, NOTHING, RESEMBLES, Judgement, Rule, of_chosen
+from layerstep.measurement.identification.filters import FilterFit, Slopes
+from layerstep.measurement.identification.label_interventions import RERUN, LabelTests
+from layerstep.measurement.similarity import directions
+from layerstep.stats import interval, resamples
 from layerstep.tasks import Path, Task
 
 
@@ -111,7 +111,7 @@ class Verdict:
         return tuple(_cannot_say(self))
 
     def __str__(self) -> str:
-        from layerstep.measurement.words import describe
+        from layerstep.measurement.identification.report import describe
 
         return describe(self)
 
@@ -125,7 +125,7 @@ class Verdict:
 
     def figure(self, file: str | None = None):
         """The evidence in one figure (matplotlib); saved when a file is named."""
-        from layerstep.measurement.figure import draw
+        from layerstep.measurement.identification.figure import draw
 
         require(self.table is not None, "verdict", f"'{self.answer}'", "one with evidence to draw", str(self))
         return draw(self, file)

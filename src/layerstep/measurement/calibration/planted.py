@@ -18,8 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.construction import construct
-from layerstep.measurement.outsiders import BORDERLINE, OUTSIDE
-from layerstep.measurement.world import World
+from layerstep.measurement.calibration.negatives import BORDERLINE, OUTSIDE
+from layerstep.measurement.calibration.setting import World
 from layerstep.solvers import SOLVERS, Richardson, Solver
 from layerstep.tasks import Path, Prompts, Task
 

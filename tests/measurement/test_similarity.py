@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import layerstep as ls
-from layerstep.measurement.match import Match, layers_won, match
+from layerstep.measurement.similarity import Match, layers_won, match
 
 TASK = ls.Task(N=12)
 

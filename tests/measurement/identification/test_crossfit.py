@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import layerstep as ls
-from layerstep.measurement.decision import Rule, decide, judge
-from layerstep.measurement.dictionary import dictionary
-from layerstep.measurement.filters import fit_filter, slopes
-from layerstep.measurement.library import CLASSES, default_contexts, families
+from layerstep.measurement.identification.decision import Rule, decide, judge
+from layerstep.measurement.identification.features import dictionary
+from layerstep.measurement.identification.filters import fit_filter, slopes
+from layerstep.measurement.identification.library import CLASSES, default_contexts, families
 
 TASK = ls.Task(inputs="gaussian")
 LAYERS = torch.arange(1, 5, dtype=torch.float64)

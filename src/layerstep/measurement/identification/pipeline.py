@@ -10,13 +10,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from layerstep.errors import InputError, require, require_count, require_kind
-from layerstep.measurement.decision import IDENTIFIED, NONE, Judgement, Rule, judge, live_layers
-from layerstep.measurement.evidence import Evidence, Instrument
-from layerstep.measurement.filters import fit_filter, slopes
-from layerstep.measurement.labels import RERUN, LabelTests, label_tests
-from layerstep.measurement.library import Library, default_contexts, families
-from layerstep.measurement.record import read_record
-from layerstep.measurement.verdict import Verdict, layer_table, sub_verdict
+from layerstep.measurement.calibration.record import read_record
+from layerstep.measurement.identification.crossfit import Evidence, Instrument
+from layerstep.measurement.identification.decision import IDENTIFIED, NONE, Judgement, Rule, judge, live_layers
+from layerstep.measurement.identification.filters import fit_filter, slopes
+from layerstep.measurement.identification.label_interventions import RERUN, LabelTests, label_tests
+from layerstep.measurement.identification.library import Library, default_contexts, families
+from layerstep.measurement.identification.result import Verdict, layer_table, sub_verdict
 from layerstep.tasks import Path, Prompts, Task
 
 FEWEST = 64  # sequences; with 32 the panel counts 3 false claims in 100, with 64 none (docs/measurement.md)

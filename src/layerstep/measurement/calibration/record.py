@@ -8,7 +8,7 @@ from typing import Any
 
 from layerstep.files import read_json
 
-RECORD = FilePath(__file__).with_name("calibration.json")
+RECORD = FilePath(__file__).with_name("record.json")
 
 
 @cache

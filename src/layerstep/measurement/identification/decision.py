@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from layerstep.measurement.bootstrap import interval, resamples
-from layerstep.measurement.evidence import Evidence
+from layerstep.measurement.identification.crossfit import Evidence
+from layerstep.stats import interval, resamples
 
 IDENTIFIED, AMBIGUOUS, RESEMBLES, NONE, NOTHING = "identified", "ambiguous", "resembles", "none", "nothing to identify"
 

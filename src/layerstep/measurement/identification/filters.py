@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.measurement.bootstrap import resamples
-from layerstep.measurement.decision import Judgement
-from layerstep.measurement.evidence import Evidence
+from layerstep.measurement.identification.crossfit import Evidence
+from layerstep.measurement.identification.decision import Judgement
 from layerstep.solvers.system import Batch, System
+from layerstep.stats import resamples
 
 RESAMPLES = 100
 POWERS = (0.5, 0.75, 1.0, 1.5, 2.0)

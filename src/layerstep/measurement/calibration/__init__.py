@@ -1,0 +1,1 @@
+"""How often verdicts are right: planted models, negative controls, and the error rates measured on them."""

@@ -1,0 +1,3 @@
+from layerstep.measurement.calibration.error_rates import main
+
+main()

@@ -1,0 +1,1 @@
+"""From a model to its trajectory: activation hooks and probes."""

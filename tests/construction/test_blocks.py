@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from layerstep.construction.blocks import MLP, Attention, Block, Mask
-from layerstep.construction.engine import Cut, Pass, Program
+from layerstep.construction.executor import Cut, Pass, Program
 from layerstep.construction.interpreter import interpret
 from layerstep.construction.stream import DUMMY, PADDING, QUERY, TRAIN, Stream
 from layerstep.errors import InputError

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from construction.cases import KINDS, system, worked_example
-from layerstep.construction import construct, splines
+from layerstep.construction import construct
 from layerstep.construction.blocks import MLP, Mask
-from layerstep.construction.scheme import tally
+from layerstep.construction.gadgets import splines
+from layerstep.construction.schemes.base import tally
 from layerstep.errors import InputError
 from layerstep.tasks import Prompts
 

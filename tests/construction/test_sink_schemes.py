@@ -9,8 +9,8 @@ import torch
 from construction.cases import system, worked_example
 from layerstep.construction import construct
 from layerstep.construction.blocks import Mask
-from layerstep.construction.engine import Pass, Program
-from layerstep.construction.parts import kernel_logits
+from layerstep.construction.executor import Pass, Program
+from layerstep.construction.gadgets.kernel_attention import kernel_logits
 from layerstep.tasks import Prompts, Task, sample
 
 # Every way to build a network without splines; what holds for one holds for all.

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerstep.construction import splines
+from layerstep.construction.gadgets import splines
 from layerstep.errors import InputError
 
 # A first call may load libraries for seconds: no deadline.

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+from layerstep.construction.build import SCHEMES, construct
 from layerstep.construction.certificate import Certificate, Prediction
-from layerstep.construction.construct import SCHEMES, construct
 from layerstep.construction.convergence import convergence_data
-from layerstep.construction.export import export, load, save
+from layerstep.construction.files import export, load, save
 from layerstep.construction.network import Construction
 from layerstep.construction.stream import Stream
 

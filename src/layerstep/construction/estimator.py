@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from layerstep.construction.construct import construct
+from layerstep.construction.build import construct
 from layerstep.errors import as_float, require
 
 

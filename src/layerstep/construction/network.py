@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerstep.construction.certificate import Precondition, Prediction, certify, require_all
-from layerstep.construction.engine import BUDGET, Pass, Program
-from layerstep.construction.scheme import Scheme, tally
+from layerstep.construction.executor import BUDGET, Pass, Program
+from layerstep.construction.schemes.base import Scheme, tally
 from layerstep.construction.stream import Stream
 from layerstep.errors import InputError, require
 from layerstep.tasks.path import Path, context_lengths

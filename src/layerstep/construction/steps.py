@@ -13,7 +13,7 @@ from layerstep.errors import require
 
 
 @dataclass(frozen=True, kw_only=True)
-class Richardson:
+class ConstantSteps:
     """a_l = eta, b_l = 0: contraction max(|1 - eta lo|, |1 - eta hi|)^L."""
 
     lo: float
@@ -50,7 +50,7 @@ class Richardson:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chebyshev:
+class ChebyshevSteps:
     """The three-term recursion whose contraction 1 / T_L((hi + lo) / (hi - lo)) no polynomial beats.
 
     theta = (hi + lo) / 2, delta = (hi - lo) / 2, r_0 = delta / theta, r_l = 1 / (2 theta / delta - r_{l-1});
@@ -85,4 +85,4 @@ class Chebyshev:
         return math.ceil(math.acosh(1 / target) / self._angle)
 
 
-Steps = Richardson | Chebyshev
+Steps = ConstantSteps | ChebyshevSteps

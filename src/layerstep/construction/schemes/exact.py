@@ -23,16 +23,9 @@ from typing import ClassVar
 
 from layerstep.construction.blocks import Attention, Mask
 from layerstep.construction.certificate import Constant
-from layerstep.construction.parts import (
-    SINK_AND_TRAIN,
-    Read,
-    attention,
-    first_step,
-    linear_steps,
-    sink_readout,
-    step_blocks,
-)
-from layerstep.construction.scheme import Blocks, SinkScheme
+from layerstep.construction.gadgets.kernel_attention import SINK_AND_TRAIN, Read, attention, sink_readout
+from layerstep.construction.gadgets.linear_step import first_step, linear_steps, step_blocks
+from layerstep.construction.schemes.base import Blocks, SinkScheme
 
 OTHERS = Mask(train=("dummy", "others"))
 

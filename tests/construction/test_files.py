@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 
 from construction.cases import system
-from layerstep.construction import construct, export, load, plain, save
+from layerstep.construction import construct, export, load, save, standalone
 from layerstep.errors import FileError
 from layerstep.files import write_tensors
 
@@ -65,7 +65,7 @@ def test_a_state_dict_carries_the_weights(arguments):
 @networks
 def test_the_plain_model_computes_the_same(arguments, tmp_path):
     network = construct(2, 6, 1.0, 0.6, **arguments)
-    model = plain.load(str(save(network, tmp_path / "network.safetensors")))
+    model = standalone.load(str(save(network, tmp_path / "network.safetensors")))
     x, y, xq = system(6, 2, 1.0, 0.6, B_y=1.0).tensors()
     for queries in (xq[:1], xq):
         torch.testing.assert_close(

@@ -30,9 +30,9 @@ from torch import Tensor
 
 from layerstep.construction.blocks import Block, Mask
 from layerstep.construction.certificate import Certificate, Constant, Precondition, require_all
-from layerstep.construction.scheme import Blocks, Scheme
-from layerstep.construction.spline_parts import gate, product, read, richardson_step, spline
-from layerstep.construction.splines import flip, inverse, square
+from layerstep.construction.gadgets.spline_mlp import gate, product, read, richardson_step, spline
+from layerstep.construction.gadgets.splines import flip, inverse, square
+from layerstep.construction.schemes.base import Blocks, Scheme
 
 _EVERYBODY = ("dummy", "train")
 FLIP_MASK = Mask(dummy=_EVERYBODY, train=_EVERYBODY, query=_EVERYBODY)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from layerstep.construction.blocks import Block
 from layerstep.construction.certificate import Certificate, Constant, Precondition, norm
-from layerstep.construction.chebyshev import Steps
+from layerstep.construction.steps import Steps
 from layerstep.construction.stream import Stream
 from layerstep.errors import require
 

@@ -1,4 +1,4 @@
-"""Parts of the theorem's network: a spline as an MLP, a product of two coordinates, a gate, the step."""
+"""Gadgets of the theorem's network: a spline as an MLP, a product of two coordinates, a gate, the step."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from layerstep.construction.blocks import MLP, Attention, Mask
-from layerstep.construction.parts import both_signs, kernel_logits
-from layerstep.construction.splines import Spline
+from layerstep.construction.gadgets.kernel_attention import kernel_logits
+from layerstep.construction.gadgets.linear_step import both_signs
+from layerstep.construction.gadgets.splines import Spline
 from layerstep.construction.stream import Stream
 
 

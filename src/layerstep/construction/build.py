@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from layerstep.construction.certificate import Precondition, require_all
-from layerstep.construction.chebyshev import Chebyshev, Richardson, Steps
-from layerstep.construction.compact import Compact
-from layerstep.construction.exact import Exact
 from layerstep.construction.network import Construction
-from layerstep.construction.paper import plan
-from layerstep.construction.scheme import depth_and_sink
+from layerstep.construction.schemes.base import depth_and_sink
+from layerstep.construction.schemes.compact import Compact
+from layerstep.construction.schemes.exact import Exact
+from layerstep.construction.schemes.paper import plan
+from layerstep.construction.steps import ChebyshevSteps, ConstantSteps, Steps
 from layerstep.errors import (
     as_float,
     find_device,
@@ -177,7 +177,7 @@ def _sink_scheme(
         lo, hi = Compact.interval(N, lam)
     # Where lam swallows N the interval is one number, and the steps divide by its width.
     hi = max(hi, lo * (1 + 2.0**-49))
-    steps: Steps = Chebyshev(lo=lo, hi=hi) if eta is None else Richardson(lo=lo, hi=hi, eta=eta)
+    steps: Steps = ChebyshevSteps(lo=lo, hi=hi) if eta is None else ConstantSteps(lo=lo, hi=hi, eta=eta)
     kind: Any = Exact if scheme == "exact" else Compact
     if error is not None and B_y is not None:
         target = error / (B_y * math.sqrt(N / lam))

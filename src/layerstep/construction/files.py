@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from layerstep.construction import plain
-from layerstep.construction.construct import construct
+from layerstep.construction import standalone
+from layerstep.construction.build import construct
 from layerstep.construction.network import Construction
 from layerstep.errors import FileError, InputError
 from layerstep.files import read_tensors, write_aside, write_tensors
@@ -38,7 +38,7 @@ def named_weights(network: Construction) -> dict[str, nn.Parameter]:
 
 
 def layout(network: Construction) -> dict[str, Any]:
-    """What `plain` has to know beside the weights: parts of each block, masks, rows of the stream, centring."""
+    """What `standalone` has to know beside the weights: parts of each block, masks, rows of the stream, centring."""
     parts = modules(network)
     place = {id(part): index for kind in parts.values() for index, part in enumerate(kind)}
     return {
@@ -87,5 +87,5 @@ def export(network: Construction, folder: str | os.PathLike) -> FilePath:
     folder = FilePath(folder)
     save(network, folder / "weights.safetensors")
     with write_aside(folder / "model.py") as aside:
-        shutil.copyfile(str(plain.__file__), aside)
+        shutil.copyfile(str(standalone.__file__), aside)
     return folder

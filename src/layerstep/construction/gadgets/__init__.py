@@ -1,0 +1,1 @@
+"""Weights of single attentions and MLPs, from which the schemes are put together."""

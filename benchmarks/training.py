@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from layerstep.errors import find_device
+from layerstep.errors import as_device
 from layerstep.files import provenance
 from layerstep.tasks import sample
 from layerstep.training import GPT, PRESETS, Run
@@ -107,7 +107,7 @@ def profile(run: Run, device: torch.device) -> None:
 
 
 def main(json: bool = False) -> None:
-    device = find_device(None)
+    device = as_device(None)
     cuda = device.type == "cuda"
     run = PRESETS["paper"] if cuda else PRESETS["tiny"]
     steps = PAPER_STEPS if cuda else run.steps

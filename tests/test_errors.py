@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import layerstep as ls
-from layerstep.errors import InputError, as_float, require_positive, require_square
+from layerstep import errors
+from layerstep.errors import FileError, InputError, as_dtype, as_float, as_path, require_positive, require_square
 
 NUMBERS = [
     (1, 1.0),
@@ -39,6 +40,48 @@ def test_numbers_of_few_digits_are_compared_without_a_warning(check):
         check(v=np.float16(0.5), sigma=np.float32(0.1))
         with pytest.raises(InputError, match=r"v = .*: must be a finite number above 0"):
             check(v=np.float32(np.inf))
+
+
+REFUSED = {
+    "many digits": (lambda: errors.require_count(1, 5, n=10**5000), "n = an int of thousands of digits: must be an in"),
+    "long text": (lambda: require_positive(v="1" * 10_000), r"v = '1{79}\.\.\.1{19}' \(10,002 characters\): must be"),
+    "an array": (lambda: errors.require_count(n=np.ones(3)), r"n = a ndarray of shape \[3\]: must be an integer of at"),
+    "a choice": (lambda: errors.require_choice("x", np.ones(2), ["a"]), r"x = a ndarray of shape \[2\]: must be one"),
+    "seed": (lambda: errors.require_seed(seed=-1), r"seed = -1: must be an integer from 0 to 2\*\*64 - 1"),
+    "kinds": (lambda: errors.require_kind("model", None, (str, int)), "model = None: must be a str or an int"),
+    "callable": (lambda: errors.require_callable("f", 3, "a function of x"), "f = 3: must be a function of x"),
+    "number as path": (lambda: as_path("out", 5), "out = 5: must be the path of a file or directory"),
+    "bytes as path": (lambda: as_path("out", b"x"), "out = b'x': must be the path"),
+    "no path": (lambda: as_path("out", ""), "out = '': must be a path, not empty"),
+    "NUL": (lambda: as_path("out", "a\0"), "must be a path, not empty"),
+    "surrogate": (lambda: as_path("out", "\ud800"), "must be a path, not empty"),
+    "long name": (lambda: as_path("out", "é" * 128), "must be a path whose names have at most 255 bytes. Choose a sho"),
+    "long path": (lambda: as_path("out", "a/" * 2100), "must be a path whose names have at most 255 bytes"),
+    "integers": (lambda: as_dtype("int8"), "dtype = 'int8': must be one of float64, float32, bfloat16, float16"),
+    "not a type": (lambda: as_dtype(None), "dtype = 'None': must be one of float64"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_shared_checks_refuse_in_one_short_sentence(name):
+    call, words = REFUSED[name]
+    with pytest.raises(InputError, match=words) as refused:
+        call()
+    assert len(str(refused.value)) < 400
+
+
+def test_a_message_repeats_no_long_word():
+    assert len(str(FileError(f"cannot read {'a' * 5000}: no"))) < 700
+
+
+@pytest.mark.parametrize("dtype", ["float32", "torch.float32", torch.float32, np.float32], ids=repr)
+def test_a_dtype_has_many_names(dtype):
+    assert as_dtype(dtype) is torch.float32
+
+
+def test_a_path_is_taken_as_it_is(tmp_path):
+    assert as_path("out", tmp_path) == as_path("out", str(tmp_path)) == tmp_path
+    assert as_path("out", "a" * 255).name == "a" * 255
 
 
 TASK = ls.Task(N=4, d=2)

@@ -1,15 +1,23 @@
-"""Errors for people: the argument, the value, what is allowed, what to do."""
+"""Errors for people: the argument, the value, what is allowed, what to do. And the checks that all entries share."""
 
 from __future__ import annotations
 
 import math
 import numbers
+import os
 from dataclasses import fields
+from pathlib import Path as FilePath
 from typing import Any
+
+LONGEST_VALUE = 160  # characters of a value that a message repeats
+LONGEST_NAME = 255  # bytes of a file's name, of nearly every file system
 
 
 class LayerstepError(Exception):
     """A mistake the user can mend. The command line prints its one line and exits with status 2."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(" ".join(shorten(word, 2 * LONGEST_NAME) for word in message.split(" ")))
 
 
 class InputError(LayerstepError, ValueError):
@@ -20,25 +28,59 @@ class FileError(LayerstepError, OSError):
     """A file cannot be read or written. What was on disk before is still there."""
 
 
+def shorten(text: str, longest: int = LONGEST_VALUE) -> str:
+    """`text`, or its start, its end and its length."""
+    if len(text) <= longest:
+        return text
+    return f"{text[: longest // 2]}...{text[-longest // 8 :]} ({len(text):,} characters)"
+
+
+def in_words(value: object) -> str:
+    """A value as a message shows it: strings as they are, arrays by their shape, all of them short."""
+    if hasattr(value, "shape") and hasattr(value, "ndim") and value.ndim:  # type: ignore[attr-defined]
+        return f"{_a(type(value).__name__)} of shape {list(value.shape)}"  # type: ignore[attr-defined]
+    try:
+        return shorten(" ".join(str(value).split()))
+    except Exception:  # integers of more than 4,300 digits, and classes of the user's whose str fails
+        return _a(type(value).__name__) + (" of thousands of digits" if isinstance(value, int) else "")
+
+
+def quoted(value: object) -> str:
+    """The same with quotation marks around a string."""
+    return in_words(repr(value) if isinstance(value, str) else value)
+
+
+def _a(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
+
+
 def require(ok: bool, argument: str, value: object, allowed: str, remedy: str = "") -> None:
     """Raise InputError 'argument = value: must be ALLOWED. REMEDY' unless `ok`."""
     if not ok:
-        raise InputError(f"{argument} = {value}: must be {allowed}." + (f" {remedy}" if remedy else ""))
+        raise InputError(f"{argument} = {in_words(value)}: must be {allowed}." + (f" {remedy}" if remedy else ""))
 
 
 def require_choice(argument: str, value: object, choices, remedy: str = "") -> None:
     """Raise InputError unless `value` is one of `choices`."""
-    names = ", ".join(map(str, choices))
-    require(value in list(choices), argument, repr(value), f"one of {names}", remedy)
+    there = any(isinstance(value, type(choice)) and value == choice for choice in choices)
+    require(there, argument, quoted(value), f"one of {', '.join(map(str, choices))}", remedy)
 
 
-def require_kind(argument: str, value: object, kind: type, remedy: str = "") -> None:
+def require_kind(argument: str, value: object, kind: type | tuple[type, ...], remedy: str = "") -> None:
     """Raise InputError unless `value` is of the class `kind`: arguments given in another order, or of another kind."""
-    require(isinstance(value, kind), argument, f"a {type(value).__name__}", f"a {kind.__name__}", remedy)
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        given = "None" if value is None else _a(type(value).__name__)
+        require(False, argument, given, " or ".join(_a(each.__name__) for each in kinds), remedy)
+
+
+def require_callable(argument: str, value: object, allowed: str, remedy: str = "") -> None:
+    """Raise InputError unless `value` can be called; `allowed` says from what to what."""
+    require(callable(value), argument, quoted(value), allowed, remedy)
 
 
 def as_float(value: Any) -> float:
-    """`value` as a float, infinite where it is too large for one; NaN, which no comparison passes, for no number."""
+    """`value` as a float, infinite where it is too large for one; NaN, which no comparison passes, for other things."""
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         return math.nan
     try:
@@ -50,7 +92,7 @@ def as_float(value: Any) -> float:
 def require_positive(**values: Any) -> None:
     """Raise InputError unless every named value is a finite number above 0."""
     for name, value in values.items():
-        require(0 < as_float(value) < math.inf, name, repr(value), "a finite number above 0")
+        require(0 < as_float(value) < math.inf, name, quoted(value), "a finite number above 0")
 
 
 def require_square(**values: Any) -> None:
@@ -61,14 +103,23 @@ def require_square(**values: Any) -> None:
         require(1e-150 <= float(value) <= 1e150, name, value, allowed)
 
 
-def require_count(minimum: int = 1, **values: Any) -> None:
-    """Raise InputError unless every named value is an integer of at least `minimum`."""
+def require_count(minimum: int = 1, maximum: int | None = None, /, **values: Any) -> None:
+    """Raise InputError unless every named value is an integer of at least `minimum` and at most `maximum`."""
+    allowed = f"an integer of at least {minimum}" if maximum is None else f"an integer from {minimum} to {maximum}"
     for name, value in values.items():
         whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        require(whole and int(value) >= minimum, name, repr(value), f"an integer of at least {minimum}")
+        inside = whole and minimum <= int(value) and (maximum is None or int(value) <= maximum)
+        require(inside, name, quoted(value), allowed)
 
 
-def settle_numbers(value: Any) -> None:
+def require_seed(**values: Any) -> None:
+    """Raise InputError unless every named value is a seed: an integer from 0 to 2**64 - 1."""
+    for name, value in values.items():
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        require(whole and 0 <= int(value) < 2**64, name, quoted(value), "an integer from 0 to 2**64 - 1")
+
+
+def coerce_numbers(value: Any) -> None:
     """Give the checked numbers of a frozen dataclass the types of their defaults: JSON files take none of NumPy's."""
     for each in fields(value):
         kind = type(each.default)
@@ -76,7 +127,22 @@ def settle_numbers(value: Any) -> None:
             object.__setattr__(value, each.name, kind(getattr(value, each.name)))
 
 
-def find_device(device: Any = None) -> Any:
+def as_path(argument: str, value: Any, remedy: str = "") -> FilePath:
+    """`value`, a string or a path, as a path that a file system can hold. Whether something is there, others ask."""
+    if not isinstance(value, (str, os.PathLike)) or isinstance(found := os.fspath(value), bytes):
+        require(False, argument, quoted(value), "the path of a file or directory", remedy)
+    try:
+        names = [os.fsencode(name) for name in (found, *FilePath(found).parts)]
+    except UnicodeEncodeError:
+        names = []
+    require(bool(found and names) and "\0" not in found, argument, repr(found), "a path, not empty", remedy)
+    short = len(names[0]) < 4096 and all(len(name) <= LONGEST_NAME for name in names[1:])
+    allowed = f"a path whose names have at most {LONGEST_NAME} bytes"
+    require(short, argument, repr(found), allowed, "Choose a shorter one.")
+    return FilePath(found)
+
+
+def as_device(device: Any = None) -> Any:
     """The torch.device asked for, or the best there is: CUDA, then MPS, then the CPU. Else an InputError."""
     import torch
 
@@ -87,7 +153,7 @@ def find_device(device: Any = None) -> Any:
         there.insert(0, "cuda")
     if device is None:
         return torch.device(there[0])
-    name = str(device)
+    name = in_words(device)
     allowed = f"one of {', '.join(there)}"
     require(name.split(":")[0] in there, "device", repr(name), allowed, "That is what this machine has.")
     try:
@@ -98,3 +164,13 @@ def find_device(device: Any = None) -> Any:
         count = torch.cuda.device_count()
         require(found.index < count, "device", repr(name), f"cuda:0 to cuda:{count - 1}")
     return found
+
+
+def as_dtype(dtype: Any, allowed: tuple[str, ...] = ("float64", "float32", "bfloat16", "float16")) -> Any:
+    """The torch.dtype asked for, by itself, by name or as NumPy's; an InputError unless its name is `allowed`."""
+    import torch
+
+    name = getattr(dtype, "__name__", None) or in_words(dtype)  # np.float32 is a class
+    name = name.removeprefix("torch.")
+    require_choice("dtype", name, allowed)
+    return getattr(torch, name)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from layerstep.errors import InputError, find_device
+from layerstep.errors import InputError, as_device
 from layerstep.tasks import Task
 from layerstep.training import GPT, Model, Run, active_points, learning_rate
 from layerstep.training.engine import Engine
@@ -161,4 +161,4 @@ def test_runs_that_cannot_stand_side_by_side_are_refused_in_words(runs, words):
 @pytest.mark.parametrize("device", ["cuda:7", "tpu", "cpu:x"])
 def test_a_device_that_is_not_there_is_named_with_those_that_are(device):
     with pytest.raises(InputError, match=r"device = .*: must be"):
-        find_device(device)
+        as_device(device)

@@ -16,8 +16,8 @@ from layerstep.construction.schemes.exact import Exact
 from layerstep.construction.schemes.paper import plan
 from layerstep.construction.steps import ChebyshevSteps, ConstantSteps, Steps
 from layerstep.errors import (
+    as_device,
     as_float,
-    find_device,
     require,
     require_choice,
     require_count,
@@ -68,7 +68,7 @@ def construct(
 
     An option that the scheme does not read is refused, but for B_x.
     """
-    device = find_device(device)
+    device = as_device(device)
     require_count(d=d, N=N, heads=heads)
     require_square(v=v)
     require_positive(lam=lam)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require_choice, require_count, require_square, settle_numbers
+from layerstep.errors import coerce_numbers, require_choice, require_count, require_square
 from layerstep.tasks.inputs import INPUTS, require_law
 from layerstep.tasks.kernels import KERNELS, log_gaussian, require_kernel
 
@@ -34,7 +34,7 @@ class Task:
         require_choice("kernel", self.kernel, KERNELS, "In Python, ls.KERNELS takes a kernel of your own.")
         require_count(d=self.d, N=self.N)
         require_square(v=self.v, sigma=self.sigma, input_std=self.input_std)
-        settle_numbers(self)
+        coerce_numbers(self)
         require_law(self.inputs, INPUTS[self.inputs], self.d, self.input_std)
         require_kernel(self.kernel, KERNELS[self.kernel], self.d, self.v)
 

@@ -12,11 +12,11 @@ import torch
 from layerstep.errors import (
     InputError,
     as_float,
+    coerce_numbers,
     require,
     require_choice,
     require_count,
     require_positive,
-    settle_numbers,
 )
 from layerstep.files import digest
 from layerstep.tasks import Task
@@ -48,7 +48,7 @@ class Model:
             f"divisible by heads = {self.heads}",
             f"Try width = {self.heads * max(1, round(self.width / self.heads))}.",
         )
-        settle_numbers(self)
+        coerce_numbers(self)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -104,7 +104,7 @@ class Run:
         finite = 0 <= as_float(self.weight_decay) < math.inf
         require(finite, "weight_decay", repr(self.weight_decay), "a finite number of at least 0")
         require_choice("precision", self.precision, PRECISION)
-        settle_numbers(self)
+        coerce_numbers(self)
         self._require_noise()
 
     def _require_noise(self) -> None:

@@ -19,7 +19,7 @@ from typing import Any, ParamSpec
 import torch
 from torch import Tensor
 
-from layerstep.errors import FileError, InputError, LayerstepError, as_float, find_device, require
+from layerstep.errors import FileError, InputError, LayerstepError, as_device, as_float, require
 from layerstep.files import held, provenance, read_json, write_json, write_text
 from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
 from layerstep.training.config import Run
@@ -67,7 +67,7 @@ def training(
     require(as_float(checkpoint_seconds) >= 0, "checkpoint_seconds", repr(checkpoint_seconds), "a number of at least 0")
     fractions = isinstance(snapshots, Iterable) and all(0 < as_float(f) < 1 for f in snapshots)
     require(fractions, "snapshots", repr(snapshots), "a list of fractions between 0 and 1")
-    where = find_device(device)
+    where = as_device(device)
     folder = FilePath(out)
     folders = [folder] if isinstance(run, Run) else [folder / each.name for each in runs]
     _claim(folder, runs, resume, where)

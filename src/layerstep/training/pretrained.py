@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from layerstep.errors import FileError, InputError, find_device, require, require_count
+from layerstep.errors import FileError, InputError, as_device, require, require_count
 from layerstep.files import read_json, read_tensors, write_json, write_tensors
 from layerstep.training.config import Model
 
@@ -87,7 +87,7 @@ class Pretrained(nn.Module):
         folder = FilePath(path)
         if not folder.is_dir():
             raise FileError(f"{folder} is no folder. save_pretrained and `layerstep train` write such folders.")
-        place = find_device(device)
+        place = as_device(device)
         _require_real(dtype)
         inside = sorted(config.parent.name for config in folder.glob(f"*/{CONFIG}"))
         if inside and not (folder / CONFIG).exists():

@@ -17,8 +17,9 @@ MAY_IMPORT = {
     "construction": GROUND | {"tasks"},
     "training": GROUND | {"tasks"},
     "measurement": GROUND | {"tasks", "solvers", "construction", "training"},
-    "paper": GROUND | {"tasks", "solvers", "construction", "training", "measurement"},
-    "cli": GROUND | {"tasks", "solvers", "construction", "training", "measurement", "paper"},
+    "plotting": set(),
+    "reproduction": GROUND | {"plotting"} | {"tasks", "solvers", "construction", "training", "measurement"},
+    "cli": GROUND | {"tasks", "solvers", "construction", "training", "measurement", "plotting", "reproduction"},
 }
 FILES = sorted(SRC.rglob("*.py"))
 

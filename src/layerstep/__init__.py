@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from layerstep.construction import *  # noqa: F403
     from layerstep.errors import *  # noqa: F403
     from layerstep.measurement import *  # noqa: F403
-    from layerstep.paper import *  # noqa: F403
+    from layerstep.reproduction import *  # noqa: F403
     from layerstep.solvers import *  # noqa: F403
     from layerstep.tasks import *  # noqa: F403
     from layerstep.training import *  # noqa: F403
@@ -27,7 +27,7 @@ _ROOMS = {
     "construction": "Certificate Construction Prediction TransformerKRR construct",
     "training": "GPT Model PRESETS Run train",
     "measurement": "GPTReader Hooked Match Probes Verdict identify layers_won match probe",
-    "paper": "reproduce",
+    "reproduction": "reproduce",
     "errors": "FileError InputError LayerstepError",
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}

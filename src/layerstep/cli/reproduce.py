@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from layerstep.paper import Report
+    from layerstep.reproduction import Report
 
 
 def run(out: Path = Path("report"), probe: bool = False, json: bool = False) -> None:
@@ -21,8 +21,8 @@ def run(out: Path = Path("report"), probe: bool = False, json: bool = False) -> 
     """
     from rich.console import Console
 
-    from layerstep.paper.quoted import outcomes
-    from layerstep.paper.report import reproduce
+    from layerstep.reproduction.reference import outcomes
+    from layerstep.reproduction.report import reproduce
 
     console = Console(stderr=True)
     with console.status("looking at what exists") as status:
@@ -47,9 +47,9 @@ def run(out: Path = Path("report"), probe: bool = False, json: bool = False) -> 
 
 def lines(report: Report) -> list[str]:
     """The outcome for people: what was made, what of the runs is here, what is missing and what failed."""
-    from layerstep.paper.claims import in_words
-    from layerstep.paper.quoted import outcomes
-    from layerstep.paper.runs import total_minutes
+    from layerstep.reproduction.claims.statements import in_words
+    from layerstep.reproduction.reference import outcomes
+    from layerstep.reproduction.runs import total_minutes
 
     said = [
         str(report.page),

@@ -99,7 +99,7 @@ def _print_table(shown, errors, krr: float, title: str) -> None:
 
 def _draw(file: Path, shown, errors, krr: float, N: int) -> None:
     from layerstep.files import write_aside
-    from layerstep.paper.style import INK, figure
+    from layerstep.plotting import INK, figure
     from layerstep.solvers import SOLVERS
 
     with figure(6.5, 3.6) as fig:

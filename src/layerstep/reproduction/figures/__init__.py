@@ -1,0 +1,1 @@
+"""Figures and tables: each takes numbers and draws them."""

@@ -1,0 +1,163 @@
+"""python -m layerstep.reproduction.publish runs/sphere sphere: from a finished run to its place in results/models.
+
+Errors by context length beside exact KRR, predictions and probes for the figures, a thinned log, a card, and the
+weights in float16. Needs what training needs and no other package, so that it can run where the model was trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+import torch
+
+from layerstep.errors import FileError, LayerstepError, require_choice
+from layerstep.files import provenance, read_json, write_json, write_text
+from layerstep.reproduction.predictions import predict
+from layerstep.reproduction.runs import RUNS, preset_of
+from layerstep.training import GPT, Run, evaluate
+
+#: Prompts of the errors on the card.
+EVALUATION = {"B": 2048, "seed": 1234}
+SHARD_BYTES = 10_000_000
+LOG_RECORDS = 250
+
+
+def publish(
+    trained: FilePath,
+    name: str,
+    folder: FilePath | None = None,
+    *,
+    weights: bool = True,
+    prompts: int = 38_400,
+    shared: Sequence[str] = (),
+) -> FilePath:
+    """Write what the paper's figures need of the run in `trained` to `folder` (results/models/name unless given).
+
+    shared: runs of other shapes that were trained on the same device at the same time, so that it took longer.
+    """
+    require_choice("name", name, tuple(RUNS))
+    folder = folder or RUNS[name].folder
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    about = _about(trained)
+    run = Run.from_dict(about["run"])
+    gpt = GPT.from_pretrained(trained)
+    if weights:  # what is measured below is what is stored
+        gpt.save_pretrained(folder, dtype=torch.float16, shard_bytes=SHARD_BYTES, about=about)
+        gpt = GPT.from_pretrained(folder, device=device)
+    else:
+        for old in folder.glob("model*.safetensors*"):  # of a run that was here before
+            old.unlink()
+        write_json(folder / "config.json", read_json(trained / "config.json"))
+        gpt = gpt.to(device)
+    found, probes = predict(gpt, RUNS[name].setting, prompts=prompts, last=True)
+    probes.save(folder / "probes.safetensors")
+    found.save(folder)
+    stack, log = _log(trained, run)
+    facts = {
+        "identity": run.identity,
+        "evaluation": evaluate(gpt, run.task, **EVALUATION).to_dict(),
+        "snapshots": {
+            path.name: evaluate(GPT.from_pretrained(path, device=device), run.task, **EVALUATION).to_dict()
+            for path in sorted((trained / "snapshots").glob("step-*"))
+        },
+        "seconds": log[-1]["seconds"],
+        "stack": stack,
+        "shared": list(shared),
+        "provenance": provenance(device),
+    }
+    write_json(folder / "evaluation.json", facts)
+    thin = log[-1 :: -max(1, len(log) // LOG_RECORDS)][::-1]
+    write_text(folder / "log.jsonl", "".join(json.dumps(record) + "\n" for record in thin))
+    write_text(folder / "README.md", card(name, run, facts, parameters=sum(p.numel() for p in gpt.parameters())))
+    return folder
+
+
+def _about(trained: FilePath) -> dict[str, Any]:
+    """What `train` wrote about the model: its run, its step, its machine. An unfinished run is refused."""
+    try:
+        about = read_json(trained / "config.json")["about"]
+        step, steps = about["step"], about["run"]["steps"]
+    except (KeyError, TypeError) as error:
+        raise FileError(
+            f"{trained / 'config.json'} does not say which run it is of ({error}). Train it again."
+        ) from error
+    if step != steps:
+        raise FileError(f"{trained} holds step {step} of {steps}. Finish it: layerstep train ... --resume.")
+    return about
+
+
+def _log(trained: FilePath, run: Run) -> tuple[list[str], list[dict[str, Any]]]:
+    """Names of the runs trained side by side, and this one's part of their log."""
+    home = trained if (trained / "runs.json").is_file() else trained.parent
+    runs = [Run.from_dict(values) for values in read_json(home / "runs.json")["runs"]]
+    at = runs.index(run)
+    names = [each.name for each in runs]
+    records = [json.loads(line) for line in (home / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    mine = [{key: value[at] if isinstance(value, list) else value for key, value in r.items()} for r in records]
+    return names, [
+        {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in record.items()}
+        for record in mine
+    ]
+
+
+def _schedule(run: Run) -> str:
+    """How long and how fast a run trains, in words."""
+    if preset := preset_of(run):
+        return f"the preset `{preset}`"
+    return f"{run.steps:,} steps at rate {run.lr:g}"
+
+
+def card(name: str, run: Run, facts: dict[str, Any], parameters: int) -> str:
+    """The model's card: what it is, how it was trained, how good it is."""
+    task, model, evaluation = run.task, run.model, facts["evaluation"]
+    rows = {int(step.removeprefix("step-")): found for step, found in facts["snapshots"].items()}
+    rows[run.steps] = evaluation
+    table = "\n".join(
+        f"| {step:,} | {found['mse'][-1]:.4f} | {found['krr'][-1]:.4f} | {found['ratio']:.3f} |"
+        for step, found in rows.items()
+    )
+    spread = f", s.d. {task.input_std:g}" if task.inputs == "gaussian" else ""
+    beside = f" side by side with {len(facts['stack']) - 1} more" if len(facts["stack"]) > 1 else ""
+    beside += f", the GPU shared with {len(facts['shared'])} of other shapes," if facts["shared"] else ""
+    where, prompts = facts["provenance"], f"ls.sample(task, {evaluation['B']}, seed={evaluation['seed']})"
+    heads = f"{model.heads} heads" if model.heads > 1 else "1 head"
+    shape = f"{model.layers} layers, {heads}, width {model.width}, {parameters:,} parameters"
+    return f"""# {name}: a decoder trained on Gaussian-process prompts
+
+- Model: {shape}, {model.attention} attention.
+- Task: inputs {task.inputs}{spread}, d = {task.d}; {task.kernel} kernel, v = {task.v:g}; label noise sigma = {task.sigma:g}; up to {task.N} examples.
+- Training: {_schedule(run)}, seed {run.seed}, identity `{run.identity}`.
+- Machine: {facts["seconds"]:.0f} s{beside} on {where["device"]}, torch {where["torch"]}.
+
+Errors at n = {task.N} against the noiseless function beside exact kernel ridge regression, on the same {evaluation["B"]:,} prompts,
+`{prompts}`; `evaluation.json` has them for every n:
+
+| steps | model | exact KRR | ratio |
+|---|---|---|---|
+{table}
+
+- `predictions.safetensors`: the probes' readings of every layer on the 256 evaluation prompts, the head's under noise;
+  `last`: readings of probes fitted on the last x token alone.
+- `probes.safetensors`: the probes. `log.jsonl`: the run's log, thinned.
+- Weights, where they are here, are stored in float16; the last row of the table is theirs.
+"""  # noqa: E501
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trained", type=FilePath, help="folder that `layerstep train` wrote")
+    parser.add_argument("name", help=f"the run: {', '.join(RUNS)}")
+    parser.add_argument("--no-weights", action="store_true", help="predictions, probes and card only")
+    args = parser.parse_args()
+    try:
+        print(publish(args.trained, args.name, weights=not args.no_weights))
+    except LayerstepError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""python -m layerstep.reproduction.sweep sphere heads-2:fast width-64:fast --minutes 25: train runs and publish them.
+
+NAME is trained as listed, NAME:PRESET on that preset's schedule. Models of one shape and length share their launches,
+all others take turns on the GPU; each is published when it is done, while the rest go on. After the minutes given
+all stop, and the same command goes on from there; where time is short the first group goes before the others. Needs a
+GPU to be of use, and no package that training does not need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Any
+
+from layerstep.errors import LayerstepError, require, require_choice, require_positive
+from layerstep.reproduction.publish import publish
+from layerstep.reproduction.runs import LAWS, RUNS, together
+from layerstep.training import PRESETS, Model, Run
+from layerstep.training.engine import LANES
+from layerstep.training.loop import training
+from layerstep.training.turns import Training, take_turns
+
+SIDE_BY_SIDE = 4  # more save little: launches are then a tenth of a step
+PUBLISHING = 0.4  # minutes a model, measured on one H200: probes, errors, predictions
+SPARE = 1.0  # minutes that others may not use of what the first group seems not to need
+CHECKPOINT_SECONDS = 300.0  # all wait while one writes
+SCHEDULES = ("paper", "fast")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A run of the list, and the schedule it is to have."""
+
+    name: str
+    run: Run
+
+    @staticmethod
+    def read(words: str) -> Wanted:
+        """NAME, or NAME:PRESET: the task, model and seed of the run on the schedule of a preset."""
+        name, colon, preset = words.partition(":")
+        require_choice("name", name, tuple(RUNS))
+        run = RUNS[name].run
+        if colon:
+            require_choice("preset", preset, SCHEDULES)
+            run = PRESETS[preset].override(**run.task.to_dict(), **run.model.to_dict(), seed=run.seed)
+        return Wanted(name, run)
+
+
+def groups(wanted: Sequence[Wanted]) -> list[list[Wanted]]:
+    """In their order, those of one shape and length together, at most SIDE_BY_SIDE of them."""
+    found: dict[tuple[Model, int], list[list[Wanted]]] = {}
+    order: list[list[Wanted]] = []
+    for each in wanted:
+        same = found.setdefault((each.run.model, each.run.steps), [])
+        if not same or len(same[-1]) == SIDE_BY_SIDE:
+            same.append([])
+            order.append(same[-1])
+        same[-1].append(each)
+    return order
+
+
+def minutes_of(group: Sequence[Wanted]) -> float:
+    """Estimated minutes on one H200 to train a group with the GPU to itself, and to publish it."""
+    return together([RUNS[each.name] for each in group]) * group[0].run.steps / 60_000 + PUBLISHING * len(group)
+
+
+def campaign(
+    names: Sequence[str],
+    *,
+    minutes: float | None = None,
+    home: FilePath = FilePath("runs"),
+    results: FilePath | None = None,
+    say: Callable[[str], None] = print,
+) -> list[FilePath]:
+    """Train and publish the named runs; the folders written. Models of the three laws keep their weights."""
+    wanted = [Wanted.read(words) for words in names]
+    each_once = len({each.name for each in wanted}) == len(wanted) > 0
+    require(each_once, "names", list(names), "at least one, each once")
+    if minutes is not None:
+        require_positive(minutes=minutes)
+    found = groups(wanted)
+    for group in found:
+        say(f"{_words(group)}: about {minutes_of(group):.0f} minutes on an H200 of its own")
+    clock, published, failed = Clock(found[0], minutes), [], []
+    with ThreadPoolExecutor(1) as beside:
+
+        def on_end(index: int, error: LayerstepError | None) -> None:
+            group = found[index]
+            if index == 0:
+                clock.rest = 0
+            if error is not None:
+                failed.append(error)
+            say(f"{_words(group)}: {error or f'trained after {clock.minutes:.1f} minutes'}")
+            shared = [each.name for other in found for each in other if other is not group]
+            for each in group:
+                folder, place = _folder(home, group) / each.run.name, results / each.name if results else None
+                if error is not None and not (folder / "config.json").exists():
+                    continue  # this one diverged; those beside it may be whole
+                keep = each.name in LAWS
+                published.append(beside.submit(publish, folder, each.name, place, weights=keep, shared=shared))
+
+        lanes = 1 if len(found) > 1 else LANES
+        trainings = [_training(home, group, lanes, clock.see if group is found[0] else None) for group in found]
+        late = take_turns(
+            trainings, on_end, may_go=lambda i: i == 0 or not clock.presses, time_is_up=lambda: clock.is_over
+        )
+        for index in late:
+            say(f"{_words(found[index])}: stopped, time is up. The same command goes on.")
+        folders = [_say(future, say) for future in published]
+    if failed:
+        raise failed[0]
+    return folders
+
+
+class Clock:
+    """How much time has gone, and whether the first group needs all that is left but SPARE."""
+
+    def __init__(self, first: Sequence[Wanted], minutes: float | None) -> None:
+        self.start, self.limit = time.monotonic(), math.inf if minutes is None else minutes
+        self.rest = self.steps = first[0].run.steps
+        self.minutes_a_step = 1.05 * together([RUNS[each.name] for each in first]) / 60_000  # estimated, to be safe
+
+    @property
+    def minutes(self) -> float:
+        return (time.monotonic() - self.start) / 60
+
+    @property
+    def is_over(self) -> bool:
+        return self.minutes >= self.limit
+
+    @property
+    def presses(self) -> bool:
+        return self.rest > 0 and self.minutes + self.rest * self.minutes_a_step + SPARE > self.limit
+
+    def see(self, record: dict[str, Any]) -> None:
+        """Read the first group's log."""
+        self.rest = self.steps - record["step"]
+
+
+def _words(group: Sequence[Wanted]) -> str:
+    return ", ".join(each.name for each in group)
+
+
+def _folder(home: FilePath, group: Sequence[Wanted]) -> FilePath:
+    return home / "-".join(each.run.identity for each in group)
+
+
+def _training(
+    home: FilePath, group: Sequence[Wanted], lanes: int, see: Callable[[dict[str, Any]], None] | None
+) -> Training:
+    folder = _folder(home, group)
+    return training(
+        [each.run for each in group],
+        folder,
+        resume=(folder / "runs.json").exists(),
+        checkpoint_seconds=CHECKPOINT_SECONDS,
+        on_log=see,
+        progress=see is not None,
+        lanes=lanes,
+    )
+
+
+def _say(future: Future[FilePath], say: Callable[[str], None]) -> FilePath:
+    say(f"published: {future.result()}")
+    return future.result()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    presets, listed = " or ".join(SCHEDULES), ", ".join(RUNS)
+    parser.add_argument("names", nargs="+", metavar="NAME[:PRESET]", help=f"preset: {presets}; runs: {listed}")
+    parser.add_argument("--minutes", type=float, help="stop after this time, to go on in another call")
+    parser.add_argument("--home", type=FilePath, default=FilePath("runs"), help="where training keeps its files")
+    parser.add_argument("--results", type=FilePath, help="where results go (results/models of this clone)")
+    options = vars(parser.parse_args())
+    try:
+        campaign(options.pop("names"), **options)
+    except LayerstepError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -15,8 +15,8 @@ import layerstep as ls
 from layerstep.measurement import Instrument, Library, identify, probe
 from layerstep.training import GPT, Model
 
-sys.path.insert(0, str(Path(__file__).parent))
-import literal
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from oracles import literal
 
 TOKENS = 200_000  # positions of the sequence, 82 a prompt: 2,439 prompts
 PAPER_PROBE_STEPS = 500_000

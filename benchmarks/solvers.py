@@ -14,8 +14,8 @@ import torch
 import layerstep as ls
 from layerstep.solvers import PAPER_SOLVERS, SOLVERS
 
-sys.path.insert(0, str(Path(__file__).parent))
-import literal
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from oracles import literal
 
 STEPS = {"richardson": 500, "cg": 100, "gd": 500, "nesterov": 500}
 LITERAL = {

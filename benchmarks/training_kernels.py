@@ -60,7 +60,7 @@ def main(S: int = 4, json: bool = False) -> None:
             shown = "  ".join(f"{us:.1f} {setting}" for us, setting in kernels[name][:6])
             print(f"{name:<28} {shown}", flush=True)
 
-    from layerstep.training.fused import attention, linear, rows, update
+    from layerstep.training.fused import adamw, attention, matmul, rowwise
     from layerstep.training.fused.network import FusedNetwork
 
     run = PRESETS["paper"]
@@ -83,7 +83,7 @@ def main(S: int = 4, json: bool = False) -> None:
 
     def product(kind, launch):
         def measure(tile):
-            linear.TILES[kind] = tile
+            matmul.TILES[kind] = tile
             return time_us([lambda i=i: launch(i) for i in layers])
 
         return measure
@@ -96,27 +96,27 @@ def main(S: int = 4, json: bool = False) -> None:
         return f"blocks.{i}.{name}"
 
     products = {
-        "qkv 256→768": ("", lambda i: linear.linear(
+        "qkv 256→768": ("", lambda i: matmul.linear(
             net.h1[i], p[b(i, "attention.qkv.weight")], w[b(i, "attention.qkv.bias")], net.qkv[i])),
-        "out 256→256 residual": ("residual", lambda i: linear.linear(
+        "out 256→256 residual": ("residual", lambda i: matmul.linear(
             net.z[i], p[b(i, "attention.out.weight")], w[b(i, "attention.out.bias")], net.stream[2 * i + 1],
             "residual", extra=net.stream[2 * i])),
-        "up 256→1024 gelu": ("gelu", lambda i: linear.linear(
+        "up 256→1024 gelu": ("gelu", lambda i: matmul.linear(
             net.h2[i], p[b(i, "up.weight")], w[b(i, "up.bias")], net.act[i], "gelu", slope=net.slope[i])),
-        "down 1024→256 residual": ("residual", lambda i: linear.linear(
+        "down 1024→256 residual": ("residual", lambda i: matmul.linear(
             net.act[i], p[b(i, "down.weight")], w[b(i, "down.bias")], net.stream[2 * i + 2], "residual",
             extra=net.stream[2 * i + 1])),
-        "back 256→1024 times slope": ("times", lambda i: linear.linear(
+        "back 256→1024 times slope": ("times", lambda i: matmul.linear(
             net.d_out[i], p[b(i, "down.weight")], None, net.dpre[i], "times", back=True, extra=net.slope[i])),
-        "back 1024→256": ("", lambda i: linear.linear(
+        "back 1024→256": ("", lambda i: matmul.linear(
             net.dpre[i], p[b(i, "up.weight")], None, net.dh, back=True)),
-        "back 768→256": ("", lambda i: linear.linear(
+        "back 768→256": ("", lambda i: matmul.linear(
             net.dqkv[i], p[b(i, "attention.qkv.weight")], None, net.dh, back=True)),
     }  # fmt: skip
     for name, (kind, launch) in products.items():
-        kept = linear.TILES[kind]
+        kept = matmul.TILES[kind]
         report(name, tiles, product(kind, launch))
-        linear.TILES[kind] = kept
+        matmul.TILES[kind] = kept
     dense = p[b(0, "up.weight")]
     report("up by cuBLAS, no epilogue", ["bmm"], lambda _: time_us([
         lambda i=i: torch.bmm(net.h2[i], dense.mT, out=net.dpre[i]) for i in layers]))  # fmt: skip
@@ -125,21 +125,21 @@ def main(S: int = 4, json: bool = False) -> None:
         both = net.g_layers[f"{name}.weight"], net.g_layers[f"{name}.bias"]
 
         def measure(tile):
-            linear.GRADIENT_TILE = tile
-            return time_us([lambda: linear.weight_gradient(dy, x, *both)]) / L
+            matmul.GRADIENT_TILE = tile
+            return time_us([lambda: matmul.weight_gradient(dy, x, *both)]) / L
 
         return measure
 
-    kept = linear.GRADIENT_TILE
+    kept = matmul.GRADIENT_TILE
     gradient_tiles = [(128, 128, 64, 8, 3), (128, 128, 64, 4, 3), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3)]
     report("gradient of up, a layer", gradient_tiles, gradients(net.dpre, net.h2, "up"))
     report("gradient of qkv, a layer", gradient_tiles, gradients(net.dqkv, net.h1, "attention.qkv"))
-    linear.GRADIENT_TILE = kept
+    matmul.GRADIENT_TILE = kept
 
     def forward(warps):
         attention.FORWARD_WARPS = warps
         return time_us([
-            lambda i=i: attention.attention(net.qkv[i], net.z[i], net.log[i], net.T, 8, "softmax")
+            lambda i=i: attention.attention_forward(net.qkv[i], net.z[i], net.log[i], net.T, 8, "softmax")
             for i in layers])  # fmt: skip
 
     def backward(warps):
@@ -153,16 +153,17 @@ def main(S: int = 4, json: bool = False) -> None:
     report("attention backward", (1, 2, 4), backward)
 
     def norm(setting):
-        rows.BLOCK, rows.WARPS = setting
+        rowwise.BLOCK, rowwise.WARPS = setting
         return time_us([
-            lambda i=i: rows.norm(net.stream[i], w[b(i, "norm1.weight")], w[b(i, "norm1.bias")], net.h1[i])
+            lambda i=i: rowwise.norm(net.stream[i], w[b(i, "norm1.weight")], w[b(i, "norm1.bias")], net.h1[i])
             for i in layers])  # fmt: skip
 
     def norm_back(setting):
-        rows.CHUNK, rows.BACK_BLOCK, rows.BACK_WARPS = setting
-        sums = torch.zeros(2, S, rows.chunks(net.d.shape[1]), net.d.shape[2], device=device)
+        rowwise.CHUNK, rowwise.BACK_BLOCK, rowwise.BACK_WARPS = setting
+        sums = torch.zeros(2, S, rowwise.chunks(net.d.shape[1]), net.d.shape[2], device=device)
         return time_us([
-            lambda i=i: rows.norm_backward(net.stream[i], net.dh, w[b(i, "norm1.weight")], net.d, net.d_mid[i], *sums)
+            lambda i=i: rowwise.norm_backward(
+                net.stream[i], net.dh, w[b(i, "norm1.weight")], net.d, net.d_mid[i], *sums)
             for i in layers])  # fmt: skip
 
     report("norm", [(4, 2), (8, 1), (8, 2), (8, 4)], norm)
@@ -172,7 +173,7 @@ def main(S: int = 4, json: bool = False) -> None:
     mean, square = torch.rand_like(weights), torch.rand_like(weights)
 
     def step(setting):
-        update.UPDATE, update.SQUARES = setting
+        adamw.UPDATE, adamw.SQUARES = setting
         return time_us([lambda: net.update(weights, gradient, mean, square, numbers)])
 
     report("clip and AdamW, all models", [(1024, 16384), (2048, 16384)], step)

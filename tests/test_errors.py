@@ -102,8 +102,11 @@ MISPLACED = {
     "exact": (lambda: ls.exact(TASK, PROMPTS), r"prompts = a Task: must be a Prompts\."),
     "identify": (lambda: ls.identify(PATH, TASK, PROMPTS), r"prompts = a Task: must be a Prompts\. The order is path,"),
     "identify a name": (lambda: ls.identify(PATH, PROMPTS, "sphere"), r"task = a str: must be a Task\."),
-    "match": (lambda: ls.match(PATH, PROMPTS, PATH), r"reference = a Prompts: must be a Path\. The order is path, ref"),
-    "match the prompts": (lambda: ls.match(PROMPTS, PATH, PATH), r"path = a Prompts: must be a Path\."),
+    "match": (
+        lambda: ls.match(PATH, PROMPTS, PATH),
+        r"reference = a Prompts: must be a Trajectory\. The order is",
+    ),
+    "match the prompts": (lambda: ls.match(PROMPTS, PATH, PATH), r"path = a Prompts: must be a Trajectory\."),
     "sample": (lambda: ls.sample("sphere", 2, seed=0), r"task = a str: must be a Task\. Make one with ls\.Task"),
     "path": (lambda: ls.probe(GPT, TASK, prompts=2).path(TASK), r"prompts = a Task: must be a Prompts\."),
     "inputs": (lambda: read(inputs=PROMPTS.x), "inputs = a Tensor: must be a function from prompts"),

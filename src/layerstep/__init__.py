@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "tasks": "INPUTS KERNELS Path Prompts Task sample",
+    "tasks": "INPUTS KERNELS Path Prompts Task Trajectory sample",
     "solvers": """SOLVERS Boosting CausalBoosting CausalRichardson Chebyshev ConjugateGradient GradientDescent HeavyBall
         NadarayaWatson NearestNeighbors Nesterov NewtonSchulz RecursiveKRR Richardson RidgePath Shrinkage Solver
         exact solve solve_all""",

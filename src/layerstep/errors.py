@@ -6,7 +6,7 @@ import math
 import numbers
 import os
 from dataclasses import fields
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 LONGEST_VALUE = 160  # characters of a value that a message repeats
@@ -127,19 +127,19 @@ def coerce_numbers(value: Any) -> None:
             object.__setattr__(value, each.name, kind(getattr(value, each.name)))
 
 
-def as_path(argument: str, value: Any, remedy: str = "") -> FilePath:
+def as_path(argument: str, value: Any, remedy: str = "") -> Path:
     """`value`, a string or a path, as a path that a file system can hold. Whether something is there, others ask."""
     if not isinstance(value, (str, os.PathLike)) or isinstance(found := os.fspath(value), bytes):
         require(False, argument, quoted(value), "the path of a file or directory", remedy)
     try:
-        names = [os.fsencode(name) for name in (found, *FilePath(found).parts)]
+        names = [os.fsencode(name) for name in (found, *Path(found).parts)]
     except UnicodeEncodeError:
         names = []
     require(bool(found and names) and "\0" not in found, argument, repr(found), "a path, not empty", remedy)
     short = len(names[0]) < 4096 and all(len(name) <= LONGEST_NAME for name in names[1:])
     allowed = f"a path whose names have at most {LONGEST_NAME} bytes"
     require(short, argument, repr(found), allowed, "Choose a shorter one.")
-    return FilePath(found)
+    return Path(found)
 
 
 def as_device(device: Any = None) -> Any:

@@ -12,19 +12,19 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from layerstep.errors import FileError
 
 
 @contextlib.contextmanager
-def write_aside(path: str | os.PathLike) -> Iterator[FilePath]:
+def write_aside(path: str | os.PathLike) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it becomes `path`, on any failure it is removed.
 
     A link stays a link: what it points to is written. A device or a pipe is refused: renaming would replace it.
     """
-    path, aside = FilePath(path), None
+    path, aside = Path(path), None
     try:
         place = path.resolve()
         if place.exists() and not place.is_file():
@@ -32,7 +32,7 @@ def write_aside(path: str | os.PathLike) -> Iterator[FilePath]:
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
         os.close(handle)
-        aside = FilePath(name)
+        aside = Path(name)
         yield aside
         with open(aside, "rb") as file:
             os.fsync(file.fileno())
@@ -91,20 +91,20 @@ def _umask() -> int:
     return mask
 
 
-def write_text(path: str | os.PathLike, text: str) -> FilePath:
+def write_text(path: str | os.PathLike, text: str) -> Path:
     with write_aside(path) as aside:
         aside.write_text(text, encoding="utf-8")
-    return FilePath(path)
+    return Path(path)
 
 
-def write_json(path: str | os.PathLike, value: Any) -> FilePath:
+def write_json(path: str | os.PathLike, value: Any) -> Path:
     return write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 def read_json(path: str | os.PathLike) -> Any:
     """The JSON value in `path`, or a FileError that says what is wrong with it."""
     try:
-        return json.loads(FilePath(path).read_text(encoding="utf-8"))
+        return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise FileError(f"{path} is not there. Check the path.") from error
     except OSError as error:
@@ -113,9 +113,7 @@ def read_json(path: str | os.PathLike) -> Any:
         raise FileError(f"{path} is not readable JSON ({error}). Is it cut short? Copy or write it again.") from error
 
 
-def write_tensors(
-    path: str | os.PathLike, tensors: Mapping[str, Any], header: Mapping[str, Any] | None = None
-) -> FilePath:
+def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Any], header: Mapping[str, Any] | None = None) -> Path:
     """Torch tensors by name to one safetensors file. Header values are kept as JSON; a string stands for itself."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -126,14 +124,14 @@ def write_tensors(
             save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, aside, words or None)
         except SafetensorError as error:  # safetensors wraps a full disk in an error of its own
             raise OSError(str(error)) from error
-    return FilePath(path)
+    return Path(path)
 
 
 def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tensors of a safetensors file and its header, or a FileError. What is no JSON in the header is a string."""
     from safetensors import SafetensorError, safe_open
 
-    if not FilePath(path).is_file():
+    if not Path(path).is_file():
         raise FileError(f"{path} is not there. Check the path.")
     try:
         with safe_open(path, framework="pt") as file:
@@ -160,7 +158,7 @@ def digest(value: Any) -> str:
 @functools.cache
 def source_digest(rooms: tuple[str, ...]) -> str:
     """Identity of the code in these rooms: a result made by other code is made anew."""
-    here = FilePath(__file__).parent
+    here = Path(__file__).parent
     whole = hashlib.sha256()
     for file in sorted(file for room in rooms for file in (here / room).rglob("*.py")):
         whole.update(str(file.relative_to(here)).encode() + file.read_bytes())
@@ -189,14 +187,14 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 def _commit() -> str:
     """The commit of this package's own repository, or the one an archive of it was made from (`git archive` fills
     commit.txt); in a repository of somebody else's it has none."""
-    here = FilePath(__file__).resolve().parent
+    here = Path(__file__).resolve().parent
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(here), *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
 
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        if FilePath(git("rev-parse", "--show-toplevel")).resolve() / "src" / "layerstep" == here:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() / "src" / "layerstep" == here:
             return git("describe", "--always", "--dirty", "--abbrev=10", "--exclude=*")
     with contextlib.suppress(OSError):
         written = (here / "commit.txt").read_text(encoding="utf-8").strip()

@@ -18,7 +18,7 @@ def planted():
     steps = [0, 2, 4, 7, 11, 16, 22]
     path = ls.solve(ls.Richardson(), prompts, TASK, steps)
     noise = torch.from_numpy(np.random.default_rng(0).normal(0, 0.05, path.values.shape))
-    return prompts, ls.Path(path.values + noise, range(7), "planted")
+    return prompts, ls.Trajectory(path.values + noise, range(7), "planted")
 
 
 def literal_cosine(model, iterate, label):
@@ -57,14 +57,14 @@ def test_metrics_equal_their_definitions(solver):
 def test_the_first_of_equal_steps_is_chosen():
     prompts, _ = planted()
     one = ls.solve(ls.Richardson(), prompts, TASK, [5]).values
-    reference = ls.Path(torch.cat([one + 1, one, one, one]), range(4), "repeats")
-    got = match(ls.Path(one, [1], "model"), reference, prompts)
+    reference = ls.Trajectory(torch.cat([one + 1, one, one, one]), range(4), "repeats")
+    got = match(ls.Trajectory(one, [1], "model"), reference, prompts)
     assert (got.best_step == 1).all()
 
 
 def test_an_error_of_length_zero_has_cosine_zero():
     prompts, _ = planted()
-    perfect = ls.Path(prompts.target[None], [0], "perfect")
+    perfect = ls.Trajectory(prompts.target[None], [0], "perfect")
     assert match(perfect, perfect, prompts).sime.item() == 0
 
 
@@ -72,7 +72,7 @@ def test_an_error_of_length_zero_has_cosine_zero():
 def test_the_unit_of_the_labels_changes_nothing(scale):
     prompts, path = planted()
     reference = ls.solve(ls.Richardson(), prompts, TASK, 20)
-    scaled = [ls.Path(scale * each.values, each.stages) for each in (path, reference)]
+    scaled = [ls.Trajectory(scale * each.values, each.stages) for each in (path, reference)]
     got = match(*scaled, ls.Prompts(prompts.x, scale * prompts.y))
     torch.testing.assert_close(got.cosine, match(path, reference, prompts).cosine)
 
@@ -80,7 +80,7 @@ def test_the_unit_of_the_labels_changes_nothing(scale):
 def test_constant_steps_have_no_r2():
     prompts, _ = planted()
     reference = ls.solve(ls.Richardson(), prompts, TASK, 5)
-    same = ls.Path(reference.values[3].expand(4, -1, -1), range(4), "constant")
+    same = ls.Trajectory(reference.values[3].expand(4, -1, -1), range(4), "constant")
     found = match(same, reference, prompts)
     assert math.isnan(found.r2(0, 3))
     # Equal means that are no binary fractions: nine of them have a mean of their own.
@@ -101,7 +101,7 @@ def test_a_planted_solver_wins_every_layer_and_a_tie_is_won_by_nobody():
     assert won == {"richardson": 0, "cg": 4, "gd": 0}
     copies = {name: match(path, references["cg"], prompts) for name in ("first", "second")}
     assert layers_won(copies) == {"first": 0, "second": 0}
-    zero = ls.Path(torch.zeros_like(path.values), path.stages)  # what every solver predicts before its first step
+    zero = ls.Trajectory(torch.zeros_like(path.values), path.stages)  # what every solver predicts before its first step
     assert set(layers_won({name: match(zero, each, prompts) for name, each in references.items()}).values()) == {0}
 
 
@@ -110,12 +110,14 @@ def test_what_is_no_number_matches_nothing():
     richardson, gd = (ls.solve(ls.SOLVERS[name], prompts, TASK, 20) for name in ("richardson", "gd"))
     broken, diverged = path.values.clone(), gd.values.clone()
     broken[3], diverged[-1] = torch.nan, torch.inf
-    broken, diverged = ls.Path(broken, path.stages), ls.Path(diverged, gd.stages)
+    broken, diverged = ls.Trajectory(broken, path.stages), ls.Trajectory(diverged, gd.stages)
     matches = {"gd": match(broken, diverged, prompts), "richardson": match(broken, richardson, prompts)}
     assert layers_won(matches) == {"gd": 0, "richardson": 5}  # layers 1 to 6 but 3
     best = matches["gd"].best_step
     assert best[:, 3].isnan().all()
-    assert torch.equal(best[:, 4:], match(path, ls.Path(gd.values[:-1], gd.stages[:-1]), prompts).best_step[:, 4:])
+    assert torch.equal(
+        best[:, 4:], match(path, ls.Trajectory(gd.values[:-1], gd.stages[:-1]), prompts).best_step[:, 4:]
+    )
     assert math.isnan(matches["gd"].r2(2, 6))
 
 
@@ -126,7 +128,7 @@ def test_labels_may_be_an_array_and_mistakes_are_answered_in_words():
     with pytest.raises(ls.InputError, match="seed = -1"):
         found.line(1, 5, seed=-1)
     with pytest.raises(ls.InputError, match="matches = of different layers: must be of the same path"):
-        layers_won({"whole": found, "part": match(ls.Path(path.values[:3], path.stages[:3]), path, prompts)})
+        layers_won({"whole": found, "part": match(ls.Trajectory(path.values[:3], path.stages[:3]), path, prompts)})
 
 
 def test_paths_on_other_prompts_are_refused():
@@ -139,6 +141,6 @@ def test_paths_on_other_prompts_are_refused():
         match(few, others, prompts)
     assert match(few, few, prompts).sime.diagonal() == pytest.approx(torch.ones(6))
     with pytest.raises(ls.InputError, match="at most N = 12"):
-        match(*[ls.Path(few.values, few.stages, "m", [3, 6, 13])] * 2, prompts)
+        match(*[ls.Trajectory(few.values, few.stages, "m", [3, 6, 13])] * 2, prompts)
     with pytest.raises(ls.InputError, match="3 layers or more"):
         match(path, path, prompts).r2(2, 3)

@@ -1,7 +1,7 @@
 """Folders of planted models: their layers are steps of a solver, so every figure's answer is known."""
 
 from collections.abc import Callable
-from pathlib import Path as FilePath
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,10 +14,10 @@ from layerstep.reproduction.predictions import Predictions
 from layerstep.reproduction.settings import SETTINGS, evaluation_prompts
 from layerstep.training import Run
 
-Plant = Callable[..., FilePath]
+Plant = Callable[..., Path]
 
 
-def write_config(folder: FilePath, run: Run, step: int | None = None) -> None:
+def write_config(folder: Path, run: Run, step: int | None = None) -> None:
     """The config.json that training writes, without weights beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     about = {"run": run.to_dict(), "step": run.steps if step is None else step}
@@ -29,7 +29,7 @@ def plant() -> Plant:
     """plant(name): layer l of the run's folder is Richardson after `stride` l steps; its head is exact KRR."""
     known: dict[tuple[str, int, int], Predictions] = {}
 
-    def make(name: str, *, stride: int = 10, **changes) -> FilePath:
+    def make(name: str, *, stride: int = 10, **changes) -> Path:
         listed = runs.RUNS[name]
         run = listed.run.override(**changes)
         key = (listed.setting, run.model.layers, stride)
@@ -51,7 +51,7 @@ def _predictions(setting: str, layers: int, stride: int) -> Predictions:
     w = torch.linalg.solve(K[:, :-1, :-1] + task.lam * torch.eye(task.N).double(), torch.stack(labels, -1))
     noise = (K[:, -1:, :-1] @ w)[:, 0].T
     return Predictions(
-        layers=ls.Path(path.values, np.arange(1.0 + layers)),
+        layers=ls.Trajectory(path.values, np.arange(1.0 + layers)),
         head=ls.exact(prompts, task),
         noise=noise,
         facts={"setting": setting},
@@ -59,7 +59,7 @@ def _predictions(setting: str, layers: int, stride: int) -> Predictions:
 
 
 @pytest.fixture
-def models(tmp_path, monkeypatch) -> FilePath:
+def models(tmp_path, monkeypatch) -> Path:
     """An empty folder of models in place of the repository's."""
     monkeypatch.setattr(runs, "MODELS", tmp_path / "models")
     return tmp_path / "models"

@@ -13,8 +13,8 @@ from layerstep.reproduction.predictions import Predictions
 from layerstep.reproduction.runs import RUNS
 from layerstep.reproduction.sweep import SPARE, Clock, Wanted, campaign, groups, minutes_of
 from layerstep.training import PRESETS, Diverged
+from layerstep.training.round_robin import run_round_robin
 from layerstep.training.sampling import CHUNK
-from layerstep.training.turns import take_turns
 
 
 def read(*names):
@@ -71,7 +71,7 @@ def test_a_campaign_trains_and_publishes_and_is_not_repeated(tmp_path, small):
     assert {log: log.read_bytes() for log in (tmp_path / "runs").rglob("log.jsonl")} == logs
 
 
-def test_groups_that_take_turns_end_with_the_weights_they_have_alone(tmp_path, small, monkeypatch):
+def test_groups_that_run_round_robin_end_with_the_weights_they_have_alone(tmp_path, small, monkeypatch):
     monkeypatch.setattr(module, "SIDE_BY_SIDE", 1)
     for place, names in {"both": ["uniform", "gaussian"], "alone": ["gaussian"]}.items():
         campaign(names, home=tmp_path / place, results=tmp_path / place / "results", say=lambda words: None)
@@ -117,7 +117,7 @@ def test_the_first_goes_before_the_others_where_time_is_short():
         nonlocal late
         late = False
 
-    take_turns([training("a", 3), training("b", 2)], on_end, may_go=lambda index: index == 0 or not late)
+    run_round_robin([training("a", 3), training("b", 2)], on_end, may_go=lambda index: index == 0 or not late)
     assert "".join(order) == "aaabb"
 
 

@@ -240,10 +240,10 @@ def test_a_missing_or_cut_file_is_a_sentence_and_leaves_the_others(models, plant
 def test_predictions_of_another_shape_or_not_numbers_are_refused(models, plant):
     plant("sphere")
     whole = Predictions.load(runs.RUNS["sphere"].folder)
-    fewer = ls.Path(whole.layers.values[:5], whole.layers.stages[:5])
+    fewer = ls.Trajectory(whole.layers.values[:5], whole.layers.stages[:5])
     nans = whole.head.clone()
     nans[3, 3] = torch.nan
-    wrong = ls.Path(whole.layers.values * torch.nan, whole.layers.stages)
+    wrong = ls.Trajectory(whole.layers.values * torch.nan, whole.layers.stages)
     cases = [({"layers": fewer}, "layers has shape"), ({"last": fewer}, "last has shape")]
     for parts, words in [*cases, ({"head": nans}, "no numbers"), ({"last": wrong}, "no numbers")]:
         fields = {"layers": whole.layers, "head": whole.head, "noise": whole.noise, "facts": whole.facts}

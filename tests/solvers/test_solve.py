@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import layerstep as ls
-from layerstep.solvers import SOLVERS, prefixes
-from layerstep.solvers.prefixes import step_numbers
+from layerstep.solvers import SOLVERS, solving
+from layerstep.solvers.solving import step_numbers
 
 TASK = ls.Task(N=9)
 PROMPTS = ls.sample(TASK, 6, seed=1)
@@ -64,7 +64,7 @@ def test_a_gpu_gives_the_same_numbers(name):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_blocks_of_sequences_change_nothing(name, monkeypatch):
     whole, exact = ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values, ls.exact(PROMPTS, TASK)
-    monkeypatch.setattr(prefixes, "BLOCK", 250)
+    monkeypatch.setattr(solving, "BLOCK", 250)
     torch.testing.assert_close(ls.solve(SOLVERS[name], PROMPTS, TASK, STEPS).values, whole, rtol=0, atol=1e-8)
     torch.testing.assert_close(ls.exact(PROMPTS, TASK), exact)
 

@@ -11,8 +11,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 import layerstep as ls
-import literal
 from layerstep.solvers import SOLVERS, Chebyshev, ConjugateGradient, RecursiveKRR, Richardson, RidgePath, Shrinkage
+from oracles import literal
 
 TASKS = {
     "sphere": ls.Task(N=12),

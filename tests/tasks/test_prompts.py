@@ -150,14 +150,14 @@ def test_bad_draws_are_refused_in_words(change):
 def test_arrays_that_run_backwards_are_arrays():
     x, y = np.arange(12.0).reshape(2, 3, 2), np.arange(6.0).reshape(2, 3)
     assert torch.equal(ls.Prompts(x[:, ::-1], y[:, ::-1]).x, torch.tensor(x).flip(1))
-    assert torch.equal(ls.Path(x[::-1], [0, 1]).values, torch.tensor(x).flip(0))
+    assert torch.equal(ls.Trajectory(x[::-1], [0, 1]).values, torch.tensor(x).flip(0))
     assert ls.Prompts(x, y)[np.int64(1)].B == 1
 
 
 def test_prompts_and_paths_are_data_without_gradients():
     learned = torch.ones(2, 3, 4, requires_grad=True)
     assert not ls.Prompts(learned, learned[..., 0]).y.requires_grad
-    assert not ls.Path(learned, [0, 1]).values.requires_grad
+    assert not ls.Trajectory(learned, [0, 1]).values.requires_grad
 
 
 def test_whole_numbers_are_no_precision_for_prompts():
@@ -182,7 +182,7 @@ def test_whole_numbers_are_no_precision_for_prompts():
 )
 def test_bad_paths_are_refused_in_words(arguments, words):
     with pytest.raises(ls.InputError, match=words):
-        ls.Path(*arguments)
+        ls.Trajectory(*arguments)
 
 
 def test_a_choice_that_cannot_be_hashed_is_refused_in_words():
@@ -241,5 +241,5 @@ def test_prompts_and_paths_are_shown_in_a_line():
     prompts = ls.sample(ls.Task(N=4), 3, seed=0)
     assert repr(prompts) == "Prompts(B=3, N=4, d=5, torch.float64, cpu, f known)"
     path = ls.solve(ls.Richardson(), prompts, ls.Task(N=4), steps=50)
-    assert repr(path).startswith("Path('Preconditioned Richardson', S=51, B=3, N=4, stages [0")
+    assert repr(path).startswith("Trajectory('Preconditioned Richardson', S=51, B=3, N=4, stages [0")
     assert len(repr(path)) < 120

@@ -11,10 +11,10 @@ import torch
 
 from layerstep.tasks import Task
 from layerstep.training import GPT, PRESETS, Model, Run
-from layerstep.training.adamw import adamw, table
+from layerstep.training.adamw import table, update
+from layerstep.training.autograd import AutogradNetwork
 from layerstep.training.engine import Engine
 from layerstep.training.fused import unsupported
-from layerstep.training.plain import PlainNetwork
 from layerstep.training.sampling import CHUNK
 from layerstep.training.stack import Layout
 
@@ -35,7 +35,7 @@ cuda = pytest.mark.skipif(not CUDA, reason="needs CUDA")
 CLOSE = 0.02 if CUDA else 1e-5
 
 
-def gradients(run: Run, S: int = 2, lanes: int = 2):
+def gradients(run: Run, S: int = 2, stream_slices: int = 2):
     """Losses and gradients of S perturbed models: autograd in float32, and the kernels into a poisoned buffer."""
     from layerstep.training.fused.network import FusedNetwork
 
@@ -53,8 +53,8 @@ def gradients(run: Run, S: int = 2, lanes: int = 2):
     y = torch.randn(*shape, generator=generator).to(DEVICE)
     points = torch.tensor([3.0, run.task.N + 1.0], device=DEVICE)[:S]
     plain, fused = torch.zeros_like(weights), torch.full_like(weights, float("nan"))
-    first = PlainNetwork(gpt.to(DEVICE), layout, weights, plain, "float32")(x, y, points)
-    second = FusedNetwork(run, layout, weights, fused, lanes)(x, y, points)
+    first = AutogradNetwork(gpt.to(DEVICE), layout, weights, plain, "float32")(x, y, points)
+    second = FusedNetwork(run, layout, weights, fused, stream_slices)(x, y, points)
     return layout, (first, plain), (second, fused)
 
 
@@ -76,14 +76,14 @@ def test_every_gradient_is_that_of_autograd(run):
 
 @pytest.mark.gpu
 @kernels
-@pytest.mark.parametrize(("S", "lanes", "made"), [(1, 2, 2), (2, 1, 1), (2, 2, 2), (2, 4, 4), (2, 7, 4)])
-def test_lanes_change_no_bit_of_the_gradient(S, lanes, made):
-    from layerstep.training.fused.lane import split
+@pytest.mark.parametrize(("S", "stream_slices", "made"), [(1, 2, 2), (2, 1, 1), (2, 2, 2), (2, 4, 4), (2, 7, 4)])
+def test_lanes_change_no_bit_of_the_gradient(S, stream_slices, made):
+    from layerstep.training.fused.stream_slice import split
 
     run = SMALL.override(N=3, batch=16)  # 8 prompts of 8 tokens: two whole chunks of rows
-    assert len(split(S, run.batch, 2 * (run.task.N + 1), lanes)) == made
-    _, _, (loss, one) = gradients(run, S, lanes=1)
-    _, _, (fused_loss, many) = gradients(run, S, lanes)
+    assert len(split(S, run.batch, 2 * (run.task.N + 1), stream_slices)) == made
+    _, _, (loss, one) = gradients(run, S, stream_slices=1)
+    _, _, (fused_loss, many) = gradients(run, S, stream_slices)
     assert torch.equal(loss, fused_loss)
     assert torch.equal(one.nan_to_num(7), many.nan_to_num(7))
 
@@ -91,14 +91,14 @@ def test_lanes_change_no_bit_of_the_gradient(S, lanes, made):
 @pytest.mark.gpu
 @kernels
 def test_the_update_is_the_plain_one():
-    from layerstep.training.fused import update
+    from layerstep.training.fused import adamw
 
     generator = torch.Generator().manual_seed(2)
     w, g, m, v = (torch.rand(2, 40_000, generator=generator).to(DEVICE) for _ in range(4))
     numbers = table([SMALL, SMALL.override(lr=0.1, clip=0.01)], range(3, 4))[0].float().to(DEVICE)
     plain, fused, low = [t.clone() for t in (w, g, m, v)], [t.clone() for t in (w, g, m, v)], torch.zeros_like(w)
-    adamw(*plain, numbers)
-    update.adamw(*fused, low, numbers)
+    update(*plain, numbers)
+    adamw.update(*fused, low, numbers)
     for name, a, b in zip("wgmv", plain, fused, strict=True):
         if name != "g":
             torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -16,7 +16,7 @@ from layerstep.errors import InputError, require_count
 def run(
     preset: Annotated[Literal["paper", "fast", "tiny"], tyro.conf.Positional] = "fast",
     *,
-    out: FilePath,
+    out: Path,
     set: tuple[str, ...] = (),
     stack: tuple[str, ...] = (),
     resume: bool = False,
@@ -74,7 +74,7 @@ def run(
             print(f"  MSE {mse:.4f} with all examples, exact KRR {krr:.4f}: {errors['ratio']:.3f} times")
 
 
-def _how_to_go_on(out: FilePath) -> str:
+def _how_to_go_on(out: Path) -> str:
     from layerstep.training.loop import CHECKPOINTS, RUNS
 
     if any((out / CHECKPOINTS).glob("step-*.json")):

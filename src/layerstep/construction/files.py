@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -51,7 +51,7 @@ def layout(network: Construction) -> dict[str, Any]:
     }
 
 
-def save(network: Construction, path: str | os.PathLike) -> FilePath:
+def save(network: Construction, path: str | os.PathLike) -> Path:
     """Write weights, layout, the arguments of `construct` and the certificate to one safetensors file."""
     # Copies: safetensors stores no tensor that shares memory with another.
     tensors = {name: weight.detach().clone() for name, weight in named_weights(network).items()}
@@ -82,9 +82,9 @@ def load(path: str | os.PathLike) -> Construction:
     return network
 
 
-def export(network: Construction, folder: str | os.PathLike) -> FilePath:
+def export(network: Construction, folder: str | os.PathLike) -> Path:
     """Write `model.py`, which needs torch and safetensors only, and its `weights.safetensors`."""
-    folder = FilePath(folder)
+    folder = Path(folder)
     save(network, folder / "weights.safetensors")
     with write_aside(folder / "model.py") as aside:
         shutil.copyfile(str(standalone.__file__), aside)

@@ -15,8 +15,8 @@ from layerstep.construction.executor import BUDGET, Pass, Program
 from layerstep.construction.schemes.base import Scheme, tally
 from layerstep.construction.stream import Stream
 from layerstep.errors import InputError, require
-from layerstep.tasks.path import Path, context_lengths
 from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
+from layerstep.tasks.trajectory import Trajectory, context_lengths
 
 # Many prompts are run in pieces whose attention weights stay in a processor's cache.
 _CACHE = 2**22
@@ -108,7 +108,7 @@ class Construction(nn.Module):
     @torch.no_grad()
     def path(
         self, prompts: Prompts, *, stages: Sequence[int] | None = None, contexts: Sequence[int] | None = None
-    ) -> Path:
+    ) -> Trajectory:
         """The read-out after every iteration on every prefix; stage 0 is the prediction 0.
 
         `stages` and `contexts` keep some of 0..L and of 1..N. The paper's network knows no prompt shorter than N:
@@ -141,7 +141,7 @@ class Construction(nn.Module):
                             out = run.read_out()[self.stream.row("y"), :, 0].cpu()
                             values[kept[stage]].view(-1)[begin : begin + len(out)] = out
         label = f"{self.certificate.scheme} construction"
-        return Path(values, torch.tensor(list(kept), dtype=torch.float64), label, n)
+        return Trajectory(values, torch.tensor(list(kept), dtype=torch.float64), label, n)
 
     def stages(self, wanted: Sequence[int] | None = None) -> list[int]:
         """The stages asked for, by default all: 0, .., L."""

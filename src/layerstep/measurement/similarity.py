@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from layerstep.errors import require, require_count, require_kind
-from layerstep.tasks import Path, Prompts
+from layerstep.tasks import Prompts, Trajectory
 from layerstep.tasks.prompts import Array, as_float_tensor
 
 TINY = 1e-12  # an error vector shorter than this share of the labels has no direction: its cosine is 0
@@ -88,10 +88,10 @@ class Match:
         return self.layers[keep], steps[..., keep]
 
 
-def match(path: Path, reference: Path, target: Prompts | Array) -> Match:
+def match(path: Trajectory, reference: Trajectory, target: Prompts | Array) -> Match:
     """SimE of every layer of `path` with every step of `reference`; `target` are the prompts, or their noisy labels."""
-    require_kind("path", path, Path)
-    require_kind("reference", reference, Path, "The order is path, reference, prompts.")
+    require_kind("path", path, Trajectory)
+    require_kind("reference", reference, Trajectory, "The order is path, reference, prompts.")
     require(
         path.values.shape[1:] == reference.values.shape[1:],
         "path, reference",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from pathlib import Path as FilePath
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from layerstep.reproduction.runs import RUNS
 from layerstep.reproduction.settings import CONTEXTS, EVALUATION_SEQUENCES, SETTINGS, evaluation_prompts
 from layerstep.solvers import PAPER_SOLVERS, SOLVERS, ConjugateGradient, exact, solve_all
 from layerstep.stats import resamples
-from layerstep.tasks import Path
+from layerstep.tasks import Trajectory
 
 ROOMS = ("tasks", "solvers", "measurement", "reproduction")
 #: Steps shown in a heat map: about this many, dense at first.
@@ -97,7 +97,7 @@ def _over_krr(found: Predictions, setting: str) -> float:
     return float((found.noise[level] - truth).square().mean() / exact_errors.mean())
 
 
-def measure(name: str, folder: FilePath) -> Data:
+def measure(name: str, folder: Path) -> Data:
     """The numbers of one model, from `folder` if they are there."""
     return kept(folder / "measured" / f"{name}.json", identity(name), ROOMS, lambda: compute(name))[0]["data"]
 
@@ -116,12 +116,12 @@ def compute(name: str) -> Data:
     }
 
 
-def _inner(path: Path) -> Path:
+def _inner(path: Trajectory) -> Trajectory:
     """The layers without the embedding."""
-    return Path(path.values[1:], path.stages[1:], path.label)
+    return Trajectory(path.values[1:], path.stages[1:], path.label)
 
 
-def errors(path: Path, setting: str) -> Data:
+def errors(path: Trajectory, setting: str) -> Data:
     """Mean squared error against the noisy label by context length and stage, and that of exact KRR."""
     prompts = evaluation_prompts(setting)
     columns = [n - 1 for n in CONTEXTS]
@@ -135,7 +135,7 @@ def errors(path: Path, setting: str) -> Data:
 
 
 @functools.lru_cache(maxsize=1)
-def references(setting: str) -> dict[str, Path]:
+def references(setting: str) -> dict[str, Trajectory]:
     """Paths of the paper's four solvers with the paper's budgets: 500 steps, 1,500 at v = 2, 100 for CG."""
     budget = 3 * BUDGET if setting == "sphere-v2" else BUDGET
     steps = {"richardson": budget, "cg": CG_BUDGET, "gd": budget, "nesterov": budget}
@@ -144,7 +144,7 @@ def references(setting: str) -> dict[str, Path]:
     return solve_all({name: (chosen[name], steps[name]) for name in PAPER_SOLVERS}, prompts, SETTINGS[setting])
 
 
-def similarity(path: Path, setting: str, seed: int = SEED) -> Data:
+def similarity(path: Trajectory, setting: str, seed: int = SEED) -> Data:
     """SimE of layers 1..L with every step of the four solvers, best steps, the line through layers 2..10 (2..20 of
     24), layers won."""
     prompts = evaluation_prompts(setting)

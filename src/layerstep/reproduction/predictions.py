@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from layerstep.measurement import Probes
 from layerstep.measurement.reading.probes import probe_each
 from layerstep.reproduction.reference import SIGMA_TEST
 from layerstep.reproduction.settings import SETTINGS, evaluation_prompts
-from layerstep.tasks import Path
+from layerstep.tasks import Trajectory
 from layerstep.training import GPT
 
 FILE = "predictions.safetensors"
@@ -34,20 +34,20 @@ class Predictions:
     noise: the head at n = N for every level of SIGMA_TEST on 2,048 prompts; last: the path of probes that were fitted
     on the last x token alone, where there are such."""
 
-    layers: Path
+    layers: Trajectory
     head: Float[Tensor, "B N"]
     noise: Float[Tensor, "level sequence"]
     facts: dict[str, Any]
-    last: Path | None = None
+    last: Trajectory | None = None
 
-    def save(self, folder: FilePath) -> FilePath:
+    def save(self, folder: Path) -> Path:
         tensors = {"layers": self.layers.values, "head": self.head, "noise": self.noise}
         tensors |= {"last": self.last.values} if self.last else {}
         tensors = {name: value.float() for name, value in tensors.items()}
         return write_tensors(folder / FILE, tensors, {"layerstep": self.facts})
 
     @staticmethod
-    def load(folder: FilePath) -> Predictions:
+    def load(folder: Path) -> Predictions:
         tensors, header = read_tensors(folder / FILE)
         try:
             layers, head, noise = (tensors[name].double() for name in ("layers", "head", "noise"))
@@ -58,8 +58,8 @@ class Predictions:
         return Predictions(layers=_path(layers), head=head, noise=noise, facts=facts, last=last)
 
 
-def _path(values: Float[Tensor, "S B N"]) -> Path:
-    return Path(values, torch.arange(len(values)).double(), "transformer")
+def _path(values: Float[Tensor, "S B N"]) -> Trajectory:
+    return Trajectory(values, torch.arange(len(values)).double(), "transformer")
 
 
 @torch.no_grad()

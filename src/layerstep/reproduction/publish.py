@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,14 +27,14 @@ LOG_RECORDS = 250
 
 
 def publish(
-    trained: FilePath,
+    trained: Path,
     name: str,
-    folder: FilePath | None = None,
+    folder: Path | None = None,
     *,
     weights: bool = True,
     prompts: int = 38_400,
     shared: Sequence[str] = (),
-) -> FilePath:
+) -> Path:
     """Write what the paper's figures need of the run in `trained` to `folder` (results/models/name unless given).
 
     shared: runs of other shapes that were trained on the same device at the same time, so that it took longer.
@@ -76,7 +76,7 @@ def publish(
     return folder
 
 
-def _about(trained: FilePath) -> dict[str, Any]:
+def _about(trained: Path) -> dict[str, Any]:
     """What `train` wrote about the model: its run, its step, its machine. An unfinished run is refused."""
     try:
         about = read_json(trained / "config.json")["about"]
@@ -90,7 +90,7 @@ def _about(trained: FilePath) -> dict[str, Any]:
     return about
 
 
-def _log(trained: FilePath, run: Run) -> tuple[list[str], list[dict[str, Any]]]:
+def _log(trained: Path, run: Run) -> tuple[list[str], list[dict[str, Any]]]:
     """Names of the runs trained side by side, and this one's part of their log."""
     home = trained if (trained / "runs.json").is_file() else trained.parent
     runs = [Run.from_dict(values) for values in read_json(home / "runs.json")["runs"]]
@@ -149,7 +149,7 @@ Errors at n = {task.N} against the noiseless function beside exact kernel ridge 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trained", type=FilePath, help="folder that `layerstep train` wrote")
+    parser.add_argument("trained", type=Path, help="folder that `layerstep train` wrote")
     parser.add_argument("name", help=f"the run: {', '.join(RUNS)}")
     parser.add_argument("--no-weights", action="store_true", help="predictions, probes and card only")
     args = parser.parse_args()

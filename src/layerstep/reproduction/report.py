@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -119,7 +119,7 @@ def predict_missing(progress: Say, probe: bool) -> dict[str, str]:
 class Report:
     """What `reproduce` found and made. `times`: seconds by part, the longest first."""
 
-    page: FilePath
+    page: Path
     rows: list[Row]
     claims: list[Claim]
     made: list[str]
@@ -147,7 +147,7 @@ def _seeds() -> str:
     return f"evaluation prompts {EVALUATION_SEED}, bootstrap {measurements.SEED}, verdicts {verdicts.SEED}"
 
 
-def _seconds(folder: FilePath, artefacts: list[str]) -> str:
+def _seconds(folder: Path, artefacts: list[str]) -> str:
     """How long the results on the page took when they were made, in this call or an earlier one."""
     spent = {}
     for file in [*(folder / f"{name}.json" for name in artefacts), *sorted(folder.glob("measured/*.json"))]:
@@ -158,13 +158,13 @@ def _seconds(folder: FilePath, artefacts: list[str]) -> str:
     return f"{sum(spent.values()):.0f} in all, in this call and earlier ones; longest: {words}"
 
 
-def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: Say = lambda name: None) -> Report:
+def reproduce(out: str | Path = "report", *, probe: bool = False, progress: Say = lambda name: None) -> Report:
     """Build `out`/index.html and the figures and data beside it. Finished work is not repeated.
 
     What cannot be made or read is named on the page with the reason; the rest still builds. probe: read models that
     have weights and no predictions, even without a GPU.
     """
-    clock, folder = _Clock(), FilePath(out)
+    clock, folder = _Clock(), Path(out)
     write_text(folder / ".started", "").unlink()  # a folder that cannot be written to is refused before the work
     failed = predict_missing(progress, probe)
     clock.note("probing")
@@ -199,7 +199,7 @@ def reproduce(out: str | FilePath = "report", *, probe: bool = False, progress: 
     def tried() -> list[Claim]:
         return claims(here, {section.name: section.data for section in sections})
 
-    def write(not_yet: dict[str, str]) -> FilePath:
+    def write(not_yet: dict[str, str]) -> Path:
         facts = {"seeds": _seeds(), "seconds to make": _seconds(folder, made + found)}
         said = failed | not_yet
         page = render(sections, rows, said, listing(failed), here, constructed, facts, tried())

@@ -8,7 +8,7 @@ import io
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ FIGURES = ("svg", "pdf", "png")
 
 
 def kept(
-    file: FilePath, of: Data, rooms: tuple[str, ...], compute: Callable[[], Data], *, whole: bool = True
+    file: Path, of: Data, rooms: tuple[str, ...], compute: Callable[[], Data], *, whole: bool = True
 ) -> tuple[Data, bool]:
     """The result in `file` if it was made from `of` by the code of `rooms`, else computed and kept there; and whether
     it was found. whole: what belongs beside it is there."""
@@ -35,7 +35,7 @@ def kept(
     return read_json(file), False  # as the next call will read it
 
 
-def result_in(file: FilePath, of: Data, rooms: tuple[str, ...]) -> Data | None:
+def result_in(file: Path, of: Data, rooms: tuple[str, ...]) -> Data | None:
     """The result in `file`, None where it is absent, broken, or made from something else."""
     with contextlib.suppress(FileError):
         found = read_json(file)
@@ -66,14 +66,14 @@ class Artefact:
     summary: Callable[[Data], tuple[list[str], list[list[str]]]] | None = None
     rooms: tuple[str, ...] = ("tasks", "solvers", "reproduction")
 
-    def result(self, folder: FilePath, progress: Callable[[str], None] = lambda title: None) -> tuple[Data, bool]:
+    def result(self, folder: Path, progress: Callable[[str], None] = lambda title: None) -> tuple[Data, bool]:
         """Its result in `folder`, with CSV and figure (SVG, PDF, PNG) beside it, made if need be; and whether it was
         found."""
         of = {"name": self.name, **self.config}
         whole = all((folder / f"{self.name}.{kind}").is_file() for kind in ("csv", *FIGURES))
         return kept(folder / f"{self.name}.json", of, self.rooms, lambda: self._make(folder, progress), whole=whole)
 
-    def _make(self, folder: FilePath, progress: Callable[[str], None]) -> Data:
+    def _make(self, folder: Path, progress: Callable[[str], None]) -> Data:
         progress(self.title)
         data = self.compute(self.config)
         header, lines = self.table(data)

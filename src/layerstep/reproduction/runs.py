@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path as FilePath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from layerstep.tasks import Task
 from layerstep.training import PRESETS, Model, Run
 
 #: Where trained models, their probes and their predictions are kept: in the clone, beside the code.
-MODELS = FilePath(__file__).parents[3] / "results" / "models"
+MODELS = Path(__file__).parents[3] / "results" / "models"
 
 #: Milliseconds of a step on one H200 (LOG.md, "A step"): the default model alone, and each of four side by side.
 ALONE, OF_FOUR = 2.11, 1.392
@@ -57,7 +57,7 @@ class PaperRun:
     ours: bool = False
 
     @property
-    def folder(self) -> FilePath:
+    def folder(self) -> Path:
         return MODELS / self.name
 
     @property

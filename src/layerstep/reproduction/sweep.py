@@ -14,16 +14,16 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from layerstep.errors import LayerstepError, require, require_choice, require_positive
 from layerstep.reproduction.publish import publish
 from layerstep.reproduction.runs import LAWS, RUNS, together
 from layerstep.training import PRESETS, Model, Run
-from layerstep.training.engine import LANES
+from layerstep.training.engine import STREAM_SLICES
 from layerstep.training.loop import training
-from layerstep.training.turns import Training, take_turns
+from layerstep.training.round_robin import Training, run_round_robin
 
 SIDE_BY_SIDE = 4  # more save little: launches are then a tenth of a step
 PUBLISHING = 0.4  # minutes a model, measured on one H200: probes, errors, predictions
@@ -73,10 +73,10 @@ def campaign(
     names: Sequence[str],
     *,
     minutes: float | None = None,
-    home: FilePath = FilePath("runs"),
-    results: FilePath | None = None,
+    home: Path = Path("runs"),
+    results: Path | None = None,
     say: Callable[[str], None] = print,
-) -> list[FilePath]:
+) -> list[Path]:
     """Train and publish the named runs; the folders written. Models of the three laws keep their weights."""
     wanted = [Wanted.read(words) for words in names]
     each_once = len({each.name for each in wanted}) == len(wanted) > 0
@@ -104,9 +104,9 @@ def campaign(
                 keep = each.name in LAWS
                 published.append(beside.submit(publish, folder, each.name, place, weights=keep, shared=shared))
 
-        lanes = 1 if len(found) > 1 else LANES
-        trainings = [_training(home, group, lanes, clock.see if group is found[0] else None) for group in found]
-        late = take_turns(
+        stream_slices = 1 if len(found) > 1 else STREAM_SLICES
+        trainings = [_training(home, group, stream_slices, clock.see if group is found[0] else None) for group in found]
+        late = run_round_robin(
             trainings, on_end, may_go=lambda i: i == 0 or not clock.presses, time_is_up=lambda: clock.is_over
         )
         for index in late:
@@ -146,12 +146,12 @@ def _words(group: Sequence[Wanted]) -> str:
     return ", ".join(each.name for each in group)
 
 
-def _folder(home: FilePath, group: Sequence[Wanted]) -> FilePath:
+def _folder(home: Path, group: Sequence[Wanted]) -> Path:
     return home / "-".join(each.run.identity for each in group)
 
 
 def _training(
-    home: FilePath, group: Sequence[Wanted], lanes: int, see: Callable[[dict[str, Any]], None] | None
+    home: Path, group: Sequence[Wanted], stream_slices: int, see: Callable[[dict[str, Any]], None] | None
 ) -> Training:
     folder = _folder(home, group)
     return training(
@@ -161,11 +161,11 @@ def _training(
         checkpoint_seconds=CHECKPOINT_SECONDS,
         on_log=see,
         progress=see is not None,
-        lanes=lanes,
+        stream_slices=stream_slices,
     )
 
 
-def _say(future: Future[FilePath], say: Callable[[str], None]) -> FilePath:
+def _say(future: Future[Path], say: Callable[[str], None]) -> Path:
     say(f"published: {future.result()}")
     return future.result()
 
@@ -175,8 +175,8 @@ def main() -> None:
     presets, listed = " or ".join(SCHEDULES), ", ".join(RUNS)
     parser.add_argument("names", nargs="+", metavar="NAME[:PRESET]", help=f"preset: {presets}; runs: {listed}")
     parser.add_argument("--minutes", type=float, help="stop after this time, to go on in another call")
-    parser.add_argument("--home", type=FilePath, default=FilePath("runs"), help="where training keeps its files")
-    parser.add_argument("--results", type=FilePath, help="where results go (results/models of this clone)")
+    parser.add_argument("--home", type=Path, default=Path("runs"), help="where training keeps its files")
+    parser.add_argument("--results", type=Path, help="where results go (results/models of this clone)")
     options = vars(parser.parse_args())
     try:
         campaign(options.pop("names"), **options)

@@ -1,5 +1,7 @@
 """What a classical solver answers, step by step, on all prefixes of all sequences at once."""
 
+from layerstep.solvers.base import IterativeSolver, Solver
+from layerstep.solvers.baselines import NadarayaWatson, NearestNeighbors, RecursiveKRR, RidgePath, Shrinkage
 from layerstep.solvers.boosting import Boosting
 from layerstep.solvers.causal import CausalBoosting, CausalRichardson
 from layerstep.solvers.chebyshev import Chebyshev
@@ -8,10 +10,8 @@ from layerstep.solvers.gradient_descent import GradientDescent
 from layerstep.solvers.heavy_ball import HeavyBall
 from layerstep.solvers.nesterov import Nesterov
 from layerstep.solvers.newton_schulz import NewtonSchulz
-from layerstep.solvers.nulls import NadarayaWatson, NearestNeighbors, RecursiveKRR, RidgePath, Shrinkage
-from layerstep.solvers.prefixes import exact, solve, solve_all
 from layerstep.solvers.richardson import Richardson
-from layerstep.solvers.solver import IterativeSolver, Solver
+from layerstep.solvers.solving import exact, solve, solve_all
 
 #: Every solver by the name the command line and the verdicts use; the paper's four first.
 SOLVERS: dict[str, Solver] = {

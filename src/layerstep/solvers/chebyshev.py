@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerstep.errors import require, require_positive
-from layerstep.solvers.powers import momentum_sums
-from layerstep.solvers.solver import Solver
+from layerstep.solvers.base import Solver
+from layerstep.solvers.spectral_sums import momentum_sums
 from layerstep.solvers.system import System
 
 

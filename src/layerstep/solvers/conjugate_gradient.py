@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import require_choice
-from layerstep.solvers.solver import IterativeSolver
+from layerstep.solvers.base import IterativeSolver
 from layerstep.solvers.system import System
 
 #: A sequence stops moving when its residual has shrunk by this much; going on would only stir rounding errors.

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.solvers.powers import power_sums
-from layerstep.solvers.solver import Solver
+from layerstep.solvers.base import Solver
+from layerstep.solvers.spectral_sums import power_sums
 from layerstep.solvers.system import System
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from layerstep.solvers.base import Solver
 from layerstep.solvers.gradient_descent import relative
-from layerstep.solvers.powers import momentum_sums
-from layerstep.solvers.solver import Solver
+from layerstep.solvers.spectral_sums import momentum_sums
 from layerstep.solvers.system import System
 
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.solvers.solver import Solver
+from layerstep.solvers.base import Solver
 from layerstep.solvers.system import System
 
 

@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerstep.errors import require, require_choice, require_positive
-from layerstep.solvers.powers import power_sums
-from layerstep.solvers.solver import Solver
+from layerstep.solvers.base import Solver
+from layerstep.solvers.spectral_sums import power_sums
 from layerstep.solvers.system import System
 
 

@@ -1,9 +1,11 @@
-"""What is asked: kernels, laws of inputs, prompts, and the Path every answer is given in."""
+"""What is asked: kernels, laws of inputs, prompts, and the Trajectory every answer is given in."""
 
 from layerstep.tasks.inputs import INPUTS
 from layerstep.tasks.kernels import KERNELS
-from layerstep.tasks.path import Path
 from layerstep.tasks.prompts import Prompts, sample
 from layerstep.tasks.task import Task
+from layerstep.tasks.trajectory import Trajectory
 
-__all__ = ["INPUTS", "KERNELS", "Path", "Prompts", "Task", "sample"]
+Path = Trajectory  # its name before 0.2
+
+__all__ = ["INPUTS", "KERNELS", "Path", "Prompts", "Task", "Trajectory", "sample"]

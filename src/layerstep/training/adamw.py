@@ -15,7 +15,7 @@ from layerstep.training.schedule import active_points, learning_rate
 COLUMNS = ("clip", "decay", "one_minus_beta1", "beta2", "one_minus_beta2", "rate", "root", "eps", "points")
 
 
-def step_numbers(run: Run, step: int) -> tuple[float, ...]:
+def coefficients(run: Run, step: int) -> tuple[float, ...]:
     """The COLUMNS of one step: rate = lr / (1 - beta1ᵗ), root = (1 - beta2ᵗ)^(-1/2), decay = 1 - lr·weight_decay."""
     lr, t = learning_rate(run, step), step + 1
     return (
@@ -33,10 +33,10 @@ def step_numbers(run: Run, step: int) -> tuple[float, ...]:
 
 def table(runs: Sequence[Run], steps: range) -> Float[Tensor, "C S K"]:
     """The numbers of many steps, for one copy to the device."""
-    return torch.tensor([[step_numbers(run, s) for run in runs] for s in steps], dtype=torch.float64)
+    return torch.tensor([[coefficients(run, s) for run in runs] for s in steps], dtype=torch.float64)
 
 
-def adamw(
+def update(
     w: Float[Tensor, "S P"],
     g: Float[Tensor, "S P"],
     m: Float[Tensor, "S P"],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 
 from torch import Tensor
 
@@ -19,7 +19,7 @@ FORMAT = 1
 KEPT = 2
 
 
-def checksum(path: FilePath) -> str:
+def checksum(path: Path) -> str:
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -27,7 +27,7 @@ def checksum(path: FilePath) -> str:
         raise FileError(f"cannot read {path}: {error.strerror}. Delete its .json to use the one before.") from error
 
 
-def save_checkpoint(folder: FilePath, runs: Sequence[Run], step: int, state: dict[str, Tensor]) -> FilePath:
+def save_checkpoint(folder: Path, runs: Sequence[Run], step: int, state: dict[str, Tensor]) -> Path:
     """Write the state after `step` steps; keep the last two."""
     path = folder / f"step-{step:09}.safetensors"
     write_tensors(path, state)
@@ -42,7 +42,7 @@ def save_checkpoint(folder: FilePath, runs: Sequence[Run], step: int, state: dic
     return path
 
 
-def load_checkpoint(folder: FilePath, runs: Sequence[Run]) -> tuple[int, dict[str, Tensor]] | None:
+def load_checkpoint(folder: Path, runs: Sequence[Run]) -> tuple[int, dict[str, Tensor]] | None:
     """The newest checkpoint, (step, state), or None where there is none. A damaged one is an error in words."""
     found = sorted(folder.glob("step-*.json"))
     if not found:

@@ -9,26 +9,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import require
-from layerstep.training.adamw import COLUMNS, adamw, table
+from layerstep.training.adamw import COLUMNS, table, update
+from layerstep.training.autograd import AutogradNetwork
 from layerstep.training.config import Run
 from layerstep.training.gpt import GPT
-from layerstep.training.plain import PlainNetwork
 from layerstep.training.sampling import CHUNK, draw_chunk
 from layerstep.training.stack import Layout, require_stackable
 
-LANES = 4  # the best of 1, 2 and 4 on an H200 for one model and for four; for two within 1 % of it (LOG.md)
+STREAM_SLICES = 4  # the best of 1, 2 and 4 on an H200 for one model and for four; for two within 1 % of it (LOG.md)
 
 
 class Engine:
     """S runs of one shape, side by side. `advance` takes steps; `state` is all that a resumed run needs.
 
     Nothing in a step waits for the device: prompts, rates and the curriculum's lengths of CHUNK steps lie on the
-    device, and a step reads its own by a counter that lives there too. `lanes` of the hand-written kernels fill each
-    other's gaps; where other trainings do that, one is enough.
+    device, and a step reads its own by a counter that lives there too. `stream_slices` of the hand-written kernels
+    fill each other's gaps; where other trainings do that, one is enough.
     """
 
     def __init__(
-        self, runs: Sequence[Run], device: torch.device, fused: bool | None = None, lanes: int = LANES
+        self, runs: Sequence[Run], device: torch.device, fused: bool | None = None, stream_slices: int = STREAM_SLICES
     ) -> None:
         require_stackable(runs)
         self.runs, self.device, self.step = list(runs), device, 0
@@ -48,11 +48,11 @@ class Engine:
         if self.fused:
             from layerstep.training.fused.network import FusedNetwork
 
-            self.network = FusedNetwork(run, self.layout, self.weights, self.gradient, lanes)
-            self.adamw = self.network.update
+            self.network = FusedNetwork(run, self.layout, self.weights, self.gradient, stream_slices)
+            self.update = self.network.update
         else:
-            self.network = PlainNetwork(gpt.to(device), self.layout, self.weights, self.gradient, run.precision)
-            self.adamw = adamw
+            self.network = AutogradNetwork(gpt.to(device), self.layout, self.weights, self.gradient, run.precision)
+            self.update = update
         S, B, M, d = len(runs), run.batch, run.task.N + 1, run.task.d
         make = {"dtype": self.dtype, "device": device}
         self.x, self.y = torch.zeros(CHUNK, S, B, M, d, **make), torch.zeros(CHUNK, S, B, M, **make)
@@ -114,7 +114,7 @@ class Engine:
         x, y, numbers = (table.index_select(0, self.at).squeeze(0) for table in (self.x, self.y, self.numbers))
         losses = self.network(x, y, numbers[:, -1])
         with torch.no_grad():
-            self.adamw(self.weights, self.gradient, self.mean, self.square, numbers)
+            self.update(self.weights, self.gradient, self.mean, self.square, numbers)
             self.losses.index_copy_(0, self.at, losses.unsqueeze(0))
             self.at += 1
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,14 +46,14 @@ def _turned(name: str, tensor: Tensor) -> Tensor:
     return tensor.T if name.startswith("blocks.") and tensor.ndim == 2 else tensor
 
 
-def save_huggingface(gpt: GPT, path: str | os.PathLike) -> FilePath:
+def save_huggingface(gpt: GPT, path: str | os.PathLike) -> Path:
     """Write a folder that `transformers.GPT2Model.from_pretrained` loads; read-in and read-out lie beside it.
 
     Call the loaded model with inputs_embeds = read_in(tokens) and apply read_out at the even tokens.
     """
     kind = gpt.model.attention
     require(kind == "softmax", "attention", repr(kind), "'softmax'", "GPT-2 has no linear attention.")
-    folder, state = FilePath(path), gpt.state_dict()
+    folder, state = Path(path), gpt.state_dict()
     backbone = {theirs: _turned(ours, state[ours]) for ours, theirs in backbone_names(gpt.model.layers).items()}
     # A GPT-2 always has a vocabulary; ours is one token that is never used.
     backbone["wte.weight"] = torch.zeros(1, gpt.model.width, dtype=gpt.positions.dtype)
@@ -87,7 +87,7 @@ def load_garg(path: str | os.PathLike, heads: int) -> GPT:
     training state with `model_state_dict` are read.
     """
     require_count(heads=heads)
-    path = FilePath(path)
+    path = Path(path)
     if not path.is_file():
         raise FileError(f"{path} is not there. Check the path.")
     try:

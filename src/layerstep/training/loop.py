@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, ParamSpec
 
 import torch
@@ -23,7 +23,7 @@ from layerstep.errors import FileError, InputError, LayerstepError, as_device, a
 from layerstep.files import held, provenance, read_json, write_json, write_text
 from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
 from layerstep.training.config import Run
-from layerstep.training.engine import LANES, Engine
+from layerstep.training.engine import STREAM_SLICES, Engine
 from layerstep.training.progress import progress as show_progress
 from layerstep.training.schedule import active_points, learning_rate
 from layerstep.training.stack import require_stackable
@@ -48,7 +48,7 @@ def training(
     on_log: Callable[[Record], None] | None = None,
     progress: bool = False,
     fused: bool | None = None,
-    lanes: int = LANES,
+    stream_slices: int = STREAM_SLICES,
 ) -> Generator[None, None, Any]:
     """Train `run` and write config.json, model.safetensors, log.jsonl and checkpoints to the folder `out`.
 
@@ -57,7 +57,7 @@ def training(
     `snapshots` are the fractions of training at which the weights are kept too. A tracker is a function: `on_log` is
     called with every record of the log. `resume` goes on from the last checkpoint, to the very bits an uninterrupted
     run has on the same machine. `fused` asks for the hand-written kernels or refuses them (None: where they fit);
-    `lanes` of them fill each other's gaps (see Engine).
+    `stream_slices` of them fill each other's gaps (see Engine).
 
     `training` stops after every chunk of steps, so that several can take turns; closed before its end it writes a
     checkpoint. `train` does all of it, and stops so on Ctrl-C; a second Ctrl-C does not wait for the chunk to end.
@@ -68,12 +68,12 @@ def training(
     fractions = isinstance(snapshots, Iterable) and all(0 < as_float(f) < 1 for f in snapshots)
     require(fractions, "snapshots", repr(snapshots), "a list of fractions between 0 and 1")
     where = as_device(device)
-    folder = FilePath(out)
+    folder = Path(out)
     folders = [folder] if isinstance(run, Run) else [folder / each.name for each in runs]
     _claim(folder, runs, resume, where)
     busy = held(folder / RUNS, "Wait for it, stop it, or choose another folder.")
     with busy, torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
-        engine = Engine(runs, where, fused, lanes)
+        engine = Engine(runs, where, fused, stream_slices)
         checkpoint = load_checkpoint(folder / CHECKPOINTS, runs) if resume else None
         if checkpoint is not None:
             engine.restore(checkpoint[1], checkpoint[0])
@@ -130,7 +130,7 @@ def _interrupt_waits() -> Iterator[threading.Event]:
 train = _to_its_end(training)
 
 
-def _claim(folder: FilePath, runs: list[Run], resume: bool, device: torch.device) -> None:
+def _claim(folder: Path, runs: list[Run], resume: bool, device: torch.device) -> None:
     """Make `folder` the place of these runs, or say whose it is."""
     about = folder / RUNS
     if about.exists():
@@ -160,8 +160,8 @@ class _Loop:
     def __init__(
         self,
         engine: Engine,
-        folder: FilePath,
-        folders: list[FilePath],
+        folder: Path,
+        folders: list[Path],
         checkpoint_seconds: float,
         snapshots: Sequence[float],
         on_log: Callable[[Record], None] | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -42,12 +42,12 @@ class Pretrained(nn.Module):
         dtype: torch.dtype | None = None,
         shard_bytes: int | None = None,
         about: dict[str, Any] | None = None,
-    ) -> FilePath:
+    ) -> Path:
         """Write config.json and model.safetensors to the folder `path`.
 
         dtype=torch.float16 halves the file; `shard_bytes` splits it. `about` is kept in config.json.
         """
-        folder = FilePath(path)
+        folder = Path(path)
         _require_real(dtype)
         if shard_bytes is not None:
             require_count(shard_bytes=shard_bytes)
@@ -84,7 +84,7 @@ class Pretrained(nn.Module):
 
         Weights stored in half precision come back as float32.
         """
-        folder = FilePath(path)
+        folder = Path(path)
         if not folder.is_dir():
             raise FileError(f"{folder} is no folder. save_pretrained and `layerstep train` write such folders.")
         place = as_device(device)
@@ -103,7 +103,7 @@ class Pretrained(nn.Module):
         return model.to(device=place, dtype=dtype or kept).eval()
 
     @classmethod
-    def _described(cls: type[Saved], path: FilePath) -> Saved:
+    def _described(cls: type[Saved], path: Path) -> Saved:
         """The model of a config.json, its weights not yet loaded."""
         config = read_json(path)
         if not isinstance(config, dict) or config.get("model_type") != KIND:
@@ -122,12 +122,12 @@ def _require_real(dtype: torch.dtype | None) -> None:
     require(dtype is None or dtype.is_floating_point, "dtype", dtype, "a precision such as torch.float32")
 
 
-def _weight_files(index: FilePath) -> list[str]:
+def _weight_files(index: Path) -> list[str]:
     """The files that an index of shards names."""
     found = read_json(index)
     places = found.get("weight_map") if isinstance(found, dict) else None
     # Names of files only: an index cannot point outside its folder.
-    if not isinstance(places, dict) or not places or any(FilePath(str(f)).name != f for f in places.values()):
+    if not isinstance(places, dict) or not places or any(Path(str(f)).name != f for f in places.values()):
         raise FileError(f"{index} is no index of shards: it has no `weight_map` of file names. Write it again.")
     return sorted(set(places.values()))
 

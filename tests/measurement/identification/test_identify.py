@@ -38,7 +38,7 @@ STEPS = {
 def planted(prompts, solver, std=0.03, steps=None, **task):
     path = ls.solve(ls.SOLVERS[solver], prompts, replace(TASK, **task), steps or STEPS[solver])
     noise = torch.from_numpy(np.random.default_rng(3).normal(0, std, path.values.shape)) if std else 0
-    return ls.Path(path.values + noise, range(1, path.S + 1), f"planted {solver}")
+    return ls.Trajectory(path.values + noise, range(1, path.S + 1), f"planted {solver}")
 
 
 @pytest.mark.parametrize("solver", STEPS)
@@ -101,7 +101,7 @@ OUTSIDE = {
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_what_no_solver_made_is_not_claimed(prompts, instrument, name):
-    path = ls.Path(OUTSIDE[name](prompts), range(1, 6), name)
+    path = ls.Trajectory(OUTSIDE[name](prompts), range(1, 6), name)
     verdict = identify(path, prompts, TASK, instrument=instrument)
     assert verdict.solver is None, str(verdict)
     assert "calibration" in str(verdict)
@@ -125,7 +125,7 @@ def test_a_bandwidth_and_a_ridge_that_are_both_off_may_cost_the_claim_but_make_n
 def test_layers_and_windows_are_judged_apart(prompts, instrument):
     first = planted(prompts, "richardson", std=0.0, steps=(3, 6, 12, 25)).values
     second = planted(prompts, "boost", std=0.0, steps=(3, 6, 12, 25)).values
-    path = ls.Path(torch.cat([first, second]), range(1, 9), "two halves")
+    path = ls.Trajectory(torch.cat([first, second]), range(1, 9), "two halves")
     verdict = identify(path, prompts, TASK, instrument=instrument)
     assert verdict.solver is None
     assert verdict.ranges[0].solver == "richardson"
@@ -141,7 +141,7 @@ def test_order_of_the_sequences_changes_nothing(prompts):
     verdicts = []
     for given, values in ((few, path.values), (few[order], path.values[:, order])):
         small = Instrument.prepare(Library.build(given, TASK, bandwidths=(1.0,), ridges=()))
-        verdicts.append(identify(ls.Path(values, path.stages, "m"), given, TASK, instrument=small))
+        verdicts.append(identify(ls.Trajectory(values, path.stages, "m"), given, TASK, instrument=small))
     a, b = (verdict.overall for verdict in verdicts)
     assert (a.answer, a.nearest, a.rival) == (b.answer, b.nearest, b.rival)
     assert (a.U, a.V, a.margin) == pytest.approx((b.U, b.V, b.margin), rel=1e-4, abs=1e-6)
@@ -150,7 +150,7 @@ def test_order_of_the_sequences_changes_nothing(prompts):
 def with_nan(path):
     values = path.values.clone()
     values[2, 0, 0] = torch.nan
-    return ls.Path(values, path.stages, "nan")
+    return ls.Trajectory(values, path.stages, "nan")
 
 
 def test_a_nan_layer_is_left_out_and_said(prompts, instrument):
@@ -170,7 +170,7 @@ def test_a_nan_layer_is_left_out_and_said(prompts, instrument):
     ],
 )
 def test_paths_with_nothing_to_identify_say_why(prompts, instrument, values, words):
-    verdict = identify(ls.Path(values(prompts), [1, 2, 3], "m"), prompts, TASK, instrument=instrument)
+    verdict = identify(ls.Trajectory(values(prompts), [1, 2, 3], "m"), prompts, TASK, instrument=instrument)
     assert verdict.answer == "nothing to identify"
     assert verdict.solver is None
     assert words in str(verdict)
@@ -186,9 +186,9 @@ def test_too_few_sequences_are_no_verdict(prompts):
 def test_a_path_of_another_length_is_refused(prompts, instrument):
     path = planted(prompts, "richardson")
     with pytest.raises(ls.InputError, match="on the prompts given"):
-        identify(ls.Path(path.values[:, :-1], path.stages), prompts, TASK)
+        identify(ls.Trajectory(path.values[:, :-1], path.stages), prompts, TASK)
     with pytest.raises(ls.InputError, match="context lengths"):
-        identify(ls.Path(path.values[..., :-1], path.stages), prompts, TASK)
+        identify(ls.Trajectory(path.values[..., :-1], path.stages), prompts, TASK)
 
 
 def test_an_instrument_for_other_prompts_or_another_task_is_refused(prompts, instrument):
@@ -239,7 +239,7 @@ def test_interventions_tell_linear_from_nonlinear(prompts, instrument):
     def run(solver, squash=False):
         def rerun(given):
             path = ls.solve(ls.SOLVERS[solver], given, TASK, STEPS[solver])
-            return ls.Path(torch.tanh(path.values) if squash else path.values, range(1, 6), solver)
+            return ls.Trajectory(torch.tanh(path.values) if squash else path.values, range(1, 6), solver)
 
         return rerun
 
@@ -273,7 +273,7 @@ def test_what_is_not_linear_in_the_labels_is_not_claimed(prompts, instrument, be
     def rerun(given):
         values = planted(given, "richardson", std=0).values.clone()
         values[:bent] = planted(given, "cg", std=0).values[:bent]
-        return ls.Path(values, honest.stages)
+        return ls.Trajectory(values, honest.stages)
 
     verdict = identify(honest, prompts, TASK, instrument=instrument, rerun=rerun)
     sound = identify(honest, prompts, TASK, instrument=instrument)
@@ -296,7 +296,7 @@ def test_interventions_are_in_the_unit_of_the_labels(short):
     def tests(unit):
         def rerun(given):
             path = planted(given, "richardson", std=0)
-            return ls.Path(unit * torch.tanh(0.1 + path.values / unit), path.stages)
+            return ls.Trajectory(unit * torch.tanh(0.1 + path.values / unit), path.stages)
 
         given = ls.Prompts(short.x, unit * short.y)
         return label_tests(rerun, given, TASK, torch.arange(1, 6, dtype=torch.float64), seed=0)
@@ -313,8 +313,8 @@ def test_interventions_are_in_the_unit_of_the_labels(short):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"path": ls.Path(torch.zeros(0, 96, 40), [])}, "path = no stages: must be one stage or more"),
-        ({"path": torch.zeros(2, 96, 40)}, r"path = a Tensor: must be a Path\. Make one with ls\.Path"),
+        ({"path": ls.Trajectory(torch.zeros(0, 96, 40), [])}, "path = no stages: must be one stage or more"),
+        ({"path": torch.zeros(2, 96, 40)}, r"path = a Tensor: must be a Trajectory\. Make one with ls\.Trajectory"),
         (
             {"rerun": nn.Linear(1, 1)},
             "rerun = a Linear: must be a function from prompts to the path, such as probes.path",

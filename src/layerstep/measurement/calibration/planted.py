@@ -21,7 +21,7 @@ from layerstep.construction import construct
 from layerstep.measurement.calibration.negatives import BORDERLINE, OUTSIDE
 from layerstep.measurement.calibration.setting import World
 from layerstep.solvers import SOLVERS, Richardson, Solver
-from layerstep.tasks import Path, Prompts, Task
+from layerstep.tasks import Prompts, Task, Trajectory
 
 L = 12
 
@@ -35,7 +35,7 @@ class Planted:
     truth: tuple[str | None, ...]
     noise: str
     values: Float[Tensor, "L B C"]
-    rerun: Callable[[Prompts], Path]  # the same model on other labels
+    rerun: Callable[[Prompts], Trajectory]  # the same model on other labels
     row_sums: bool | None  # whether it divides by row sums; None where its class does not say
 
     @property
@@ -150,12 +150,12 @@ def panel(
             yield Planted(**about, noise=noise, values=noisy, rerun=rerun)
 
 
-def _rerun(world: World, make: Maker, key: list[int], noise: str, prompts: Prompts) -> Path:
+def _rerun(world: World, make: Maker, key: list[int], noise: str, prompts: Prompts) -> Trajectory:
     """The planted model of `key` on other prompts, of the same shape."""
     world = replace(world, prompts=prompts.to(torch.float64, "cpu"))
     values = make(world, np.random.default_rng(key))
     values = values + _noise(noise, world, values, key)
-    return Path(values, range(1, len(values) + 1), "planted", torch.tensor(world.contexts))
+    return Trajectory(values, range(1, len(values) + 1), "planted", torch.tensor(world.contexts))
 
 
 def nuisance(task: Task, random: np.random.Generator) -> Task:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 from layerstep.files import read_json
 
-RECORD = FilePath(__file__).with_name("record.json")
+RECORD = Path(__file__).with_name("record.json")
 
 
 @cache

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from layerstep.errors import require
 from layerstep.solvers import exact
-from layerstep.tasks import Path, Prompts, Task
+from layerstep.tasks import Prompts, Task, Trajectory
 from layerstep.tasks.posterior import cholesky
 
 RERUN = "a function from prompts to the path, such as probes.path"  # what `rerun` must be, in words
@@ -37,7 +37,7 @@ class LabelTests:
 
 @torch.no_grad()
 def label_tests(
-    rerun: Callable[[Prompts], Path], prompts: Prompts, task: Task, layers: Float[Tensor, "L"], *, seed: int
+    rerun: Callable[[Prompts], Trajectory], prompts: Prompts, task: Task, layers: Float[Tensor, "L"], *, seed: int
 ) -> LabelTests:
     """Run the model on y1, y2, (y1 + y2) / √2, 0, -y1 and on a permuted context, with the inputs of `prompts`.
 
@@ -54,16 +54,16 @@ def label_tests(
     expected = K.diagonal(dim1=-2, dim2=-1).mean() + task.lam  # E y² under the task's law
     unit = float((prompts.y.square().mean() / expected).sqrt()) or 1.0  # labels that are all 0 have none
 
-    def run(x: Tensor, y: Tensor) -> Path:
+    def run(x: Tensor, y: Tensor) -> Trajectory:
         path = rerun(Prompts(x, unit * y))
-        require(isinstance(path, Path), "rerun", f"a function that gives a {type(path).__name__}", RERUN)
+        require(isinstance(path, Trajectory), "rerun", f"a function that gives a {type(path).__name__}", RERUN)
         within = path.B == prompts.B and int(path.contexts.max()) <= prompts.N
         require(within, "rerun", f"{path.B} x {path.N} predictions", "a path on the prompts it is given")
         keep = torch.isin(path.stages, layers)
         require(
             int(keep.sum()) == len(layers), "rerun", f"stages {path.stages.tolist()}", "a path with the same stages"
         )
-        return Path(path.values[keep].to("cpu", torch.float64) / unit, layers, path.label, path.contexts)
+        return Trajectory(path.values[keep].to("cpu", torch.float64) / unit, layers, path.label, path.contexts)
 
     paths = [run(prompts.x, y) for y in (y1, y2, both.y, torch.zeros_like(y1), -y1)]
     contexts = paths[0].contexts

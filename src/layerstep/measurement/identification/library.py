@@ -20,7 +20,7 @@ from layerstep.files import digest
 from layerstep.solvers import SOLVERS, Chebyshev, Richardson, Solver, exact, solve_all
 from layerstep.solvers.chebyshev import chebyshev_sums
 from layerstep.solvers.system import Batch, System
-from layerstep.tasks import Path, Prompts, Task
+from layerstep.tasks import Prompts, Task, Trajectory
 from layerstep.threads import one_a_worker
 
 #: Where predictions are compared, for N = 40: short contexts must not dominate, as they do in SimE over all n.
@@ -172,7 +172,7 @@ class Library:
         candidates: list[Candidate] = []
         row = 0
 
-        def tried(setting: tuple[float, float]) -> dict[Family, Path]:
+        def tried(setting: tuple[float, float]) -> dict[Family, Trajectory]:
             v, lam = setting
             chosen = [family for family in wanted if family.tried_at(v, lam, task)]
             solvers = {family.name: (family.solver, family.steps) for family in chosen}

@@ -17,7 +17,7 @@ from layerstep.measurement.identification.filters import fit_filter, slopes
 from layerstep.measurement.identification.label_interventions import RERUN, LabelTests, label_tests
 from layerstep.measurement.identification.library import Library, default_contexts, families
 from layerstep.measurement.identification.result import Verdict, layer_table, sub_verdict
-from layerstep.tasks import Path, Prompts, Task
+from layerstep.tasks import Prompts, Task, Trajectory
 
 FEWEST = 64  # sequences; with 32 the panel counts 3 false claims in 100, with 64 none (docs/measurement.md)
 MOST_STAGES = 40  # a longer path is thinned evenly
@@ -26,11 +26,11 @@ NONLINEAR = 0.3  # additivity defect above which a layer is not a fixed linear m
 
 
 def identify(
-    path: Path,
+    path: Trajectory,
     prompts: Prompts,
     task: Task,
     *,
-    rerun: Callable[[Prompts], Path] | None = None,
+    rerun: Callable[[Prompts], Trajectory] | None = None,
     instrument: Instrument | None = None,
     rule: Rule | None = None,
     seed: int = 0,
@@ -106,8 +106,8 @@ def identify(
 
 def _require_types(path: object, prompts: object, task: object, rerun: object) -> None:
     """Raise InputError unless all are what they are called; a model is no `rerun`: it gives no path."""
-    made = "Make one with ls.Path(values, stages), or read it off a model with probes.path(prompts)."
-    require_kind("path", path, Path, made)
+    made = "Make one with ls.Trajectory(values, stages), or read it off a model with probes.path(prompts)."
+    require_kind("path", path, Trajectory, made)
     require_kind("prompts", prompts, Prompts, "The order is path, prompts, task.")
     require_kind("task", task, Task, "The order is path, prompts, task.")
     function = rerun is None or (callable(rerun) and not isinstance(rerun, nn.Module))
@@ -125,7 +125,7 @@ def _require_same(library: Library, prompts: Prompts, task: Task) -> None:
     require(theirs == task, "instrument", f"prepared for {theirs}", f"prepared for the task given, {task}")
 
 
-def _contexts(path: Path, prompts: Prompts) -> list[int]:
+def _contexts(path: Trajectory, prompts: Prompts) -> list[int]:
     """The default context lengths, or the nearest the path has."""
     have = path.contexts.tolist()
     if have[-1] > prompts.N:
@@ -136,19 +136,19 @@ def _contexts(path: Path, prompts: Prompts) -> list[int]:
     if have == list(range(1, len(have) + 1)) and len(have) != prompts.N:
         raise InputError(
             f"path: has {len(have)} context lengths, but the prompts have N = {prompts.N}. "
-            "Give the prompts the path was made on, or name the lengths with Path(contexts=...)."
+            "Give the prompts the path was made on, or name the lengths with Trajectory(contexts=...)."
         )
     return sorted({min(have, key=lambda n: abs(n - wanted)) for wanted in default_contexts(prompts.N)})
 
 
-def _at(path: Path, contexts: list[int]) -> Float[Tensor, "L B C"]:
+def _at(path: Trajectory, contexts: list[int]) -> Float[Tensor, "L B C"]:
     have = path.contexts.tolist()
     missing = [n for n in contexts if n not in have]
     require(not missing, "path.contexts", have, f"such that they hold {missing}, which the instrument compares at")
     return path.values[:, :, [have.index(n) for n in contexts]].to("cpu", torch.float64)
 
 
-def _readable(path: Path, prompts: Prompts) -> tuple[Bool[Tensor, "L"], list[str]]:
+def _readable(path: Trajectory, prompts: Prompts) -> tuple[Bool[Tensor, "L"], list[str]]:
     """Layers with finite predictions that vary, and words on the others."""
     values, stages = path.values.cpu(), path.stages
     finite = values.isfinite().all(-1).all(-1)

@@ -18,7 +18,7 @@ from layerstep.measurement.identification.filters import FilterFit, Slopes
 from layerstep.measurement.identification.label_interventions import RERUN, LabelTests
 from layerstep.measurement.similarity import directions
 from layerstep.stats import interval, resamples
-from layerstep.tasks import Path, Task
+from layerstep.tasks import Task, Trajectory
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -79,7 +79,7 @@ class Verdict:
     library_hash: str = ""
 
     @staticmethod
-    def nothing(words: str, path: Path, task: Task, rule: Rule, seed: int) -> Verdict:
+    def nothing(words: str, path: Trajectory, task: Task, rule: Rule, seed: int) -> Verdict:
         """The verdict on a path that cannot be judged, and why."""
 
         def judgement(stages: list[float]) -> Judgement:

@@ -25,7 +25,7 @@ from layerstep.errors import (
 )
 from layerstep.files import provenance, read_tensors, write_tensors
 from layerstep.measurement.reading.hooks import GPTReader, Reader, digest_of, in_float64, reader_of, require_causal
-from layerstep.tasks import Path, Prompts, Task, sample
+from layerstep.tasks import Prompts, Task, Trajectory, sample
 from layerstep.threads import Item, Result, one_a_worker
 from layerstep.training import GPT
 
@@ -46,7 +46,7 @@ class Probes:
     weights: tuple[Float[Tensor, "W1"], ...]
     facts: dict[str, Any]
 
-    def path(self, prompts: Prompts, *, batch: int | None = None) -> Path:
+    def path(self, prompts: Prompts, *, batch: int | None = None) -> Trajectory:
         """Predictions at x_{n+1} from n examples, n = 1..N; stage l is the site after block l.
 
         batch: prompts in a forward pass, by default what suits the device.
@@ -62,7 +62,7 @@ class Probes:
 
         with _several(self.reader, read, range(0, prompts.B, batch)) as pieces:
             values = torch.cat(list(pieces), dim=1)
-        return Path(values, list(self.reader.stages), self.facts.get("label", "model"))
+        return Trajectory(values, list(self.reader.stages), self.facts.get("label", "model"))
 
     def self_check(self, prompts: Prompts, *, tolerance: float = 0.01) -> float:
         """Largest difference between this path and that of the model in float64 on the CPU, on 4 prompts.

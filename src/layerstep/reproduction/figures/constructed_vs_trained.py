@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path as FilePath
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
@@ -15,7 +15,7 @@ from layerstep.reproduction.figures.trained import Found, summary_steps, table_s
 from layerstep.reproduction.measurements import errors, similarity
 from layerstep.reproduction.result import Artefact, Data, kept
 from layerstep.reproduction.settings import SETTINGS, evaluation_prompts
-from layerstep.tasks import Path
+from layerstep.tasks import Trajectory
 
 ROOMS = ("tasks", "solvers", "construction", "measurement", "reproduction")
 SETTING, LAYERS = "sphere", 12
@@ -28,7 +28,7 @@ WRITTEN = {
 LOOKS = {"written-1": (GREEN, ":"), "written-5": (BLUE, "--"), "written-chebyshev": ("#CC79A7", "-.")}
 
 
-def numbers(folder: FilePath) -> dict[str, Data]:
+def numbers(folder: Path) -> dict[str, Data]:
     """What `measured.compute` says of a trained model, of the written ones; from `folder` where it is there."""
     of = {"written": WRITTEN, "setting": SETTING, "layers": LAYERS}
     return kept(folder / "measured" / "written.json", of, ROOMS, compute)[0]["data"]
@@ -40,8 +40,8 @@ def compute() -> Data:
     for name, (scheme, stride, label) in WRITTEN.items():
         whole = paths[scheme]
         at = [whole.stages.tolist().index(stride * layer) for layer in range(LAYERS + 1)]
-        path = Path(whole.values[at], list(range(LAYERS + 1)), label)
-        inner = Path(path.values[1:], path.stages[1:], label)
+        path = Trajectory(whole.values[at], list(range(LAYERS + 1)), label)
+        inner = Trajectory(path.values[1:], path.stages[1:], label)
         found[name] = {
             "model": name,
             "label": label,
@@ -52,7 +52,7 @@ def compute() -> Data:
     return found
 
 
-def _path(scheme: str) -> Path:
+def _path(scheme: str) -> Trajectory:
     """The read-out of a written network after every block that is a layer of one of WRITTEN."""
     task = SETTINGS[SETTING]
     strides = [stride for kind, stride, _ in WRITTEN.values() if kind == scheme]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from layerstep.reproduction.result import Artefact, Data, kept, result_in
 from layerstep.reproduction.runs import LAWS
 from layerstep.reproduction.settings import EVALUATION_SEED, SETTINGS, evaluation_prompts
 from layerstep.solvers import NadarayaWatson, RidgePath, solve
-from layerstep.tasks import Path
+from layerstep.tasks import Trajectory
 from layerstep.threads import one_a_worker
 
 ROOMS = ("tasks", "solvers", "construction", "measurement", "reproduction")
@@ -40,29 +40,29 @@ class Subject(NamedTuple):
 
     setting: str
     identity: Data
-    path: Callable[[], Path]
+    path: Callable[[], Trajectory]
     facts: Data
 
 
-def _constructed(setting: str) -> Path:
+def _constructed(setting: str) -> Trajectory:
     """A written transformer that runs the paper's iteration; every tenth block is taken for a layer."""
     task = SETTINGS[setting]
     network = construct(task.d, task.N, task.v, task.lam, scheme="exact", eta=1.0, L=120)
     stages = range(10, 121, 10)
     path = network.path(evaluation_prompts(setting), stages=stages, contexts=default_contexts(task.N))
-    return Path(path.values, np.arange(1.0, 13), "constructed", path.contexts)
+    return Trajectory(path.values, np.arange(1.0, 13), "constructed", path.contexts)
 
 
-def _planted(solver, steps) -> Callable[[str], Path]:
-    def path(setting: str) -> Path:
+def _planted(solver, steps) -> Callable[[str], Trajectory]:
+    def path(setting: str) -> Trajectory:
         found = solve(solver, evaluation_prompts(setting), SETTINGS[setting], steps)
-        return Path(found.values, np.arange(1.0, 1 + len(found.values)), solver.label)
+        return Trajectory(found.values, np.arange(1.0, 1 + len(found.values)), solver.label)
 
     return path
 
 
 #: Controls: what they are, the right answer, and how to make their path.
-CONTROLS: dict[str, tuple[str, str, Callable[[str], Path]]] = {
+CONTROLS: dict[str, tuple[str, str, Callable[[str], Trajectory]]] = {
     "constructed transformer": ("runs preconditioned Richardson, 10 blocks a layer", "richardson", _constructed),
     "ridge path": (
         "solves exactly with a shrinking ridge: no iteration",
@@ -78,7 +78,7 @@ CONTROLS: dict[str, tuple[str, str, Callable[[str], Path]]] = {
 
 
 def judge(
-    models: Mapping[str, Data], folder: FilePath, progress: Callable[[str], None] = lambda name: None
+    models: Mapping[str, Data], folder: Path, progress: Callable[[str], None] = lambda name: None
 ) -> tuple[dict[str, Data], dict[str, str]]:
     """Verdicts on these models (by name, with their numbers) and on the controls, from `folder` where they are there;
     reasons where one failed."""
@@ -118,7 +118,7 @@ def _distinct(models: Mapping[str, Data]) -> dict[str, Data]:
 
 
 def _judge_alike(
-    setting: str, subjects: Mapping[str, Subject], folder: FilePath, progress: Callable[[str], None]
+    setting: str, subjects: Mapping[str, Subject], folder: Path, progress: Callable[[str], None]
 ) -> dict[str, Data | LayerstepError]:
     """Verdicts on subjects of one setting, one a core, by one instrument, made if a verdict is missing."""
     rule = read_record()["rule"]
@@ -156,17 +156,18 @@ def _instrument(setting: str) -> Instrument:
     return Instrument.prepare(Library.build(evaluation_prompts(setting), task, default_contexts(task.N)))
 
 
-def _model_path(name: str) -> Path:
+def _model_path(name: str) -> Trajectory:
     path = predictions(name).layers
-    return Path(path.values[1:], path.stages[1:], name)
+    return Trajectory(path.values[1:], path.stages[1:], name)
 
 
-def _won(path: Path, setting: str) -> int:
+def _won(path: Trajectory, setting: str) -> int:
     """Layers where Richardson has the largest SimE of the paper's four solvers."""
     columns = [n - 1 for n in path.contexts.tolist()]
     target = evaluation_prompts(setting).target[:, columns]
     solvers = {
-        name: Path(p.values[..., columns], p.stages, p.label, path.contexts) for name, p in references(setting).items()
+        name: Trajectory(p.values[..., columns], p.stages, p.label, path.contexts)
+        for name, p in references(setting).items()
     }
     return layers_won({name: match(path, p, target) for name, p in solvers.items()})["richardson"]
 

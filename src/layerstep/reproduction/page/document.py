@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from math import isnan
-from pathlib import Path as FilePath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -40,7 +40,7 @@ class Section:
     provenance: dict[str, Any]
 
     @staticmethod
-    def of(chapter: str, artefact: Artefact, result: Data, folder: FilePath) -> Section:
+    def of(chapter: str, artefact: Artefact, result: Data, folder: Path) -> Section:
         return Section(
             chapter=chapter,
             name=artefact.name,

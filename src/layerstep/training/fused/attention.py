@@ -162,7 +162,7 @@ def _shape(T: int, heads: int, width: int, kind: str, warps: int) -> dict:
     }
 
 
-def attention(qkv: Tensor, out: Tensor, log: Tensor, T: int, heads: int, kind: str) -> None:
+def attention_forward(qkv: Tensor, out: Tensor, log: Tensor, T: int, heads: int, kind: str) -> None:
     """out [S, M, W] ← attention over sequences of T rows of qkv [S, M, 3W]; log [S, M, heads] ← log₂ of its sums."""
     sequences = qkv.numel() // (T * qkv.shape[-1])
     _forward[(heads, sequences)](qkv, out, log, **_shape(T, heads, out.shape[-1], kind, FORWARD_WARPS))

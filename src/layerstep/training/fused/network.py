@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.training.config import Run
-from layerstep.training.fused import rows, update
-from layerstep.training.fused.lane import Lane, side_by_side, split
-from layerstep.training.fused.linear import dtype_of_products, weight_gradient
+from layerstep.training.fused import adamw, rowwise
+from layerstep.training.fused.matmul import dtype_of_products, weight_gradient
+from layerstep.training.fused.stream_slice import StreamSlice, run_on_streams, split
 from layerstep.training.stack import Layout
 
 
@@ -19,17 +19,18 @@ class FusedNetwork:
     """gradient ← ∂ loss / ∂ weights, for S models whose weights are the rows of one buffer.
 
     Products read a bfloat16 copy of the weights; the residual stream, its gradient and every sum are float32.
-    Forward and backward go in lanes. Gradients of the weights wait until their end: then all layers make one launch.
+    Forward and backward go in stream slices. Gradients of the weights wait until their end: then all layers make one
+    launch.
     """
 
-    def __init__(self, run: Run, layout: Layout, weights: Tensor, gradient: Tensor, lanes: int = 1) -> None:
+    def __init__(self, run: Run, layout: Layout, weights: Tensor, gradient: Tensor, slices: int = 1) -> None:
         self.weights, self.low = weights, weights.to(dtype_of_products(weights.device))
         self.heads, self.kind, self.layers = run.model.heads, run.model.attention, run.model.layers
         self.T = 2 * (run.task.N + 1)
         self.B = run.batch
         L, S, B, W = self.layers, len(weights), self.B, run.model.width
         M, d = B * self.T, run.task.d
-        C = rows.chunks(M)
+        C = rowwise.chunks(M)
 
         def low(*shape: int) -> Tensor:
             return torch.zeros(*shape, dtype=self.low.dtype, device=weights.device)
@@ -55,8 +56,8 @@ class FusedNetwork:
         self.p = {name: layout.view(self.low, name) for name in layout.slots}
         names = [name.removeprefix("blocks.0.") for name in layout.slots if name.startswith("blocks.0.")]
         self.g_layers = {name: layout.layers(gradient, name) for name in names}
-        self.lanes = [Lane(self, part) for part in split(S, B, self.T, lanes)]
-        beside = max(1, len(self.lanes) - 1) if weights.is_cuda else 0
+        self.slices = [StreamSlice(self, part) for part in split(S, B, self.T, slices)]
+        beside = max(1, len(self.slices) - 1) if weights.is_cuda else 0
         self.streams = [torch.cuda.Stream(weights.device) for _ in range(beside)]
 
     def refresh(self) -> None:
@@ -68,8 +69,8 @@ class FusedNetwork:
         self, x: Float[Tensor, "S B M d"], y: Float[Tensor, "S B M"], points: Float[Tensor, "S"]
     ) -> Float[Tensor, "S 2"]:
         """Fill the gradient; return each model's loss, and its squared error with the longest context."""
-        side_by_side([partial(lane, x, y, points) for lane in self.lanes], self.streams)
-        side_by_side([self._products, partial(self._sums, x, y)], self.streams)
+        run_on_streams([partial(each, x, y, points) for each in self.slices], self.streams)
+        run_on_streams([self._products, partial(self._sums, x, y)], self.streams)
         square = self.error.square().mean(1)
         active = torch.arange(square.shape[1], device=square.device) < points.unsqueeze(-1)
         return torch.stack([(square * active).sum(1) / points, square[:, -1]], dim=1)
@@ -86,12 +87,12 @@ class FusedNetwork:
             weight_gradient(dy, inputs, layers[f"{name}.weight"], layers[f"{name}.bias"])
 
     def _sums(self, x: Tensor, y: Tensor) -> None:
-        """All other gradients: sums of what the lanes left."""
+        """All other gradients: sums of what the slices left."""
         g, layers, w = self.g, self.g_layers, self.w
         for norm, first in (("norm1", 0), ("norm2", 1)):
             for part, sums in zip(("weight", "bias"), self.norm_sums, strict=True):
                 torch.sum(sums[first::2], dim=2, out=layers[f"{norm}.{part}"].transpose(0, 1))
-        rows.embed_gradient(x, y, self.d, self.embed_sums, self.T)
+        rowwise.embed_gradient(x, y, self.d, self.embed_sums, self.T)
         torch.sum(self.embed_sums, dim=1, out=g["read_in.weight"].transpose(1, 2))
         torch.sum(self.d.unflatten(1, (-1, self.T)), dim=1, out=g["positions"])
         torch.sum(g["positions"], dim=1, out=g["read_in.bias"])
@@ -103,4 +104,4 @@ class FusedNetwork:
         g["read_out.bias"].copy_(slope)
 
     def update(self, w: Tensor, g: Tensor, m: Tensor, v: Tensor, numbers: Tensor) -> None:
-        update.adamw(w, g, m, v, self.low, numbers)
+        adamw.update(w, g, m, v, self.low, numbers)

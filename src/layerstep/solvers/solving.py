@@ -10,17 +10,19 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from layerstep.errors import InputError, require, require_count, require_kind
-from layerstep.solvers.solver import Solver
+from layerstep.solvers.base import Solver
 from layerstep.solvers.system import Batch
-from layerstep.tasks import Path, Prompts, Task
-from layerstep.tasks.path import context_lengths
+from layerstep.tasks import Prompts, Task, Trajectory
 from layerstep.tasks.prompts import BLOCK
+from layerstep.tasks.trajectory import context_lengths
 from layerstep.threads import one_thread, pool
 
 Steps = int | Sequence[float] | Tensor
 
 
-def solve(solver: Solver, prompts: Prompts, task: Task, steps: Steps, *, contexts: Sequence[int] | None = None) -> Path:
+def solve(
+    solver: Solver, prompts: Prompts, task: Task, steps: Steps, *, contexts: Sequence[int] | None = None
+) -> Trajectory:
     """Predictions of `solver` after each of `steps`, at x_{n+1} from the first n pairs, for n = 1..N.
 
     `steps`: an int for 0..steps, or increasing step numbers. `contexts`: only these n.
@@ -36,7 +38,7 @@ def solve_all(
     *,
     contexts: Sequence[int] | None = None,
     progress: Callable[[float], None] | None = None,
-) -> dict[str, Path]:
+) -> dict[str, Trajectory]:
     """Several solvers on the same prompts; the decompositions of a system are made once for all of them.
 
     `progress` is called with the fraction done.
@@ -63,7 +65,7 @@ def solve_all(
                 if progress is not None:
                     progress((start + done / len(chosen) * (rows.stop - start)) / prompts.B)
     return {
-        name: Path(
+        name: Trajectory(
             values.pop(name).permute(2, 1, 0).contiguous(), numbers[name].double(), solver.label, torch.tensor(chosen)
         )
         for name, (solver, _) in solvers.items()

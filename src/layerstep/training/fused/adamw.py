@@ -43,7 +43,7 @@ def _update(
     tl.store(low_ptr + at, w.to(low_ptr.dtype.element_ty), mask=inside)
 
 
-def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, low: Tensor, numbers: Tensor) -> None:
+def update(w: Tensor, g: Tensor, m: Tensor, v: Tensor, low: Tensor, numbers: Tensor) -> None:
     """As `layerstep.training.adamw.adamw` on [S, P]; the gradient is left unclipped, `low` takes a copy of w."""
     S, P = w.shape
     count = triton.cdiv(P, SQUARES)

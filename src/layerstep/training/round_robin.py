@@ -16,7 +16,7 @@ from layerstep.errors import LayerstepError
 Training = Generator[None, None, Any]
 
 
-def take_turns(
+def run_round_robin(
     trainings: Sequence[Training],
     on_end: Callable[[int, LayerstepError | None], None],
     *,

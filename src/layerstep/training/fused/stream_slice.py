@@ -1,6 +1,6 @@
-"""Lanes: forward and backward of some models on some prompts, each lane on a CUDA stream of its own.
+"""Stream slices: forward and backward of some models on some prompts, each slice on a CUDA stream of its own.
 
-A launch of one model is too small to keep a GPU busy to its end: while it drains, another lane computes.
+A launch of one model is too small to keep a GPU busy to its end: while it drains, another slice computes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from layerstep.training.fused import rows
-from layerstep.training.fused.attention import attention, attention_backward
-from layerstep.training.fused.linear import linear
+from layerstep.training.fused import rowwise
+from layerstep.training.fused.attention import attention_backward, attention_forward
+from layerstep.training.fused.matmul import linear
 
 if TYPE_CHECKING:
     from layerstep.training.fused.network import FusedNetwork
@@ -35,20 +35,20 @@ class Part:
         return tensor[(slice(None),) * axis + (self.models, slice(size * self.part, size * (self.part + 1)))]
 
 
-def split(S: int, B: int, T: int, lanes: int) -> list[Part]:
-    """At most `lanes` parts: of the models, and where these are too few, of each one's prompts.
+def split(S: int, B: int, T: int, slices: int) -> list[Part]:
+    """At most `slices` parts: of the models, and where these are too few, of each one's prompts.
 
-    Kernels go from model to model by whole buffers, so only a lane of one model may have a part of its prompts.
+    Kernels go from model to model by whole buffers, so only a slice of one model may have a part of its prompts.
     """
-    if lanes <= S:
-        edges = [S * i // lanes for i in range(lanes + 1)]
+    if slices <= S:
+        edges = [S * i // slices for i in range(slices + 1)]
         return [Part(slice(first, last)) for first, last in pairwise(edges)]
     # Rows are summed by chunks, which must not be torn.
-    parts = max(k for k in range(1, lanes // S + 1) if k == 1 or (B % k == 0 and B // k * T % rows.CHUNK == 0))
+    parts = max(k for k in range(1, slices // S + 1) if k == 1 or (B % k == 0 and B // k * T % rowwise.CHUNK == 0))
     return [Part(slice(s, s + 1), part, parts) for s in range(S) for part in range(parts)]
 
 
-def side_by_side(tasks: Sequence[Callable[[], None]], streams: Sequence[torch.cuda.Stream]) -> None:
+def run_on_streams(tasks: Sequence[Callable[[], None]], streams: Sequence[torch.cuda.Stream]) -> None:
     """Do the first task here and each other one on a stream of its own (without streams: one after another)."""
     if not streams:
         for task in tasks:
@@ -64,7 +64,7 @@ def side_by_side(tasks: Sequence[Callable[[], None]], streams: Sequence[torch.cu
         here.wait_stream(stream)
 
 
-class Lane:
+class StreamSlice:
     """Forward and backward of one part, on views of the network's buffers."""
 
     def __init__(self, network: FusedNetwork, part: Part) -> None:
@@ -87,22 +87,22 @@ class Lane:
 
     def _forward(self, x: Tensor, y: Tensor) -> None:
         w, p, stream = self.w, self.p, self.stream
-        rows.embed(x, y, w["read_in.weight"], w["read_in.bias"], w["positions"], stream[0], self.T)
+        rowwise.embed(x, y, w["read_in.weight"], w["read_in.bias"], w["positions"], stream[0], self.T)
         for i in range(self.layers):
             b = f"blocks.{i}."
             before, middle, after = stream[2 * i], stream[2 * i + 1], stream[2 * i + 2]
-            rows.norm(before, w[b + "norm1.weight"], w[b + "norm1.bias"], self.h1[i])
+            rowwise.norm(before, w[b + "norm1.weight"], w[b + "norm1.bias"], self.h1[i])
             linear(self.h1[i], p[b + "attention.qkv.weight"], w[b + "attention.qkv.bias"], self.qkv[i])
-            attention(self.qkv[i], self.z[i], self.log[i], self.T, self.heads, self.kind)
+            attention_forward(self.qkv[i], self.z[i], self.log[i], self.T, self.heads, self.kind)
             out = p[b + "attention.out.weight"], w[b + "attention.out.bias"]
             linear(self.z[i], *out, middle, "residual", extra=before)
-            rows.norm(middle, w[b + "norm2.weight"], w[b + "norm2.bias"], self.h2[i])
+            rowwise.norm(middle, w[b + "norm2.weight"], w[b + "norm2.bias"], self.h2[i])
             linear(self.h2[i], p[b + "up.weight"], w[b + "up.bias"], self.act[i], "gelu", slope=self.slope[i])
             linear(self.act[i], p[b + "down.weight"], w[b + "down.bias"], after, "residual", extra=middle)
 
     def _backward(self, y: Tensor, points: Tensor) -> None:
         w, p, last = self.w, self.p, self.layers - 1
-        rows.head(
+        rowwise.head(
             self.stream[-1], y, points, w["norm.weight"], w["norm.bias"], w["read_out.weight"], w["read_out.bias"],
             self.error, self.d, self.d_out[last], self.along, self.error_sums, self.T, self.B,
         )  # fmt: skip
@@ -122,4 +122,4 @@ class Lane:
     def _norm_backward(self, j: int, weight: Tensor, low: Tensor) -> None:
         """Through the norm in front of half-block j, into the stream's gradient."""
         dw, db = self.norm_sums[0, j], self.norm_sums[1, j]
-        rows.norm_backward(self.stream[j], self.dh, weight, self.d, low, dw, db)
+        rowwise.norm_backward(self.stream[j], self.dh, weight, self.d, low, dw, db)

@@ -13,7 +13,7 @@ from layerstep.tasks.prompts import Array, as_float_tensor
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class Path:
+class Trajectory:
     """values [S, B, N]: the prediction of stage s on sequence b at x_{n+1} from the first n examples.
 
     A stage is a solver's step, a model's layer or a constructed iteration; `stages` [S] numbers them.
@@ -40,7 +40,7 @@ class Path:
 
     def __repr__(self) -> str:
         stages = _abbreviate(self.stages.tolist())
-        return f"Path({self.label!r}, S={self.S}, B={self.B}, N={self.N}, stages [{stages}], {self.values.dtype})"
+        return f"Trajectory({self.label!r}, S={self.S}, B={self.B}, N={self.N}, stages [{stages}], {self.values.dtype})"
 
     @property
     def S(self) -> int:

@@ -1,11 +1,11 @@
-"""take_turns: what one training meets, the others do not notice."""
+"""run_round_robin: what one training meets, the others do not notice."""
 
 import itertools
 
 from layerstep.tasks import Task
 from layerstep.training import Diverged, Model, Run
 from layerstep.training.loop import training
-from layerstep.training.turns import take_turns
+from layerstep.training.round_robin import run_round_robin
 
 RUN = Run(task=Task(N=4, d=1), model=Model(layers=1, heads=1, width=8), steps=640, batch=4, curriculum_every=0)
 
@@ -15,7 +15,7 @@ def test_when_time_is_up_one_that_diverged_unnoticed_is_told_and_the_others_are_
     trainings = [training(run, tmp_path / name, device="cpu") for name, run in runs.items()]
     ended, rounds = {}, itertools.count()
     # After one round the losses are not read yet: the first to look is `close`.
-    late = take_turns(trainings, ended.setdefault, time_is_up=lambda: next(rounds) > 0)
+    late = run_round_robin(trainings, ended.setdefault, time_is_up=lambda: next(rounds) > 0)
     assert late == [1, 2]
     assert list(ended) == [0]
     assert isinstance(ended[0], Diverged)
@@ -24,5 +24,5 @@ def test_when_time_is_up_one_that_diverged_unnoticed_is_told_and_the_others_are_
 
 def test_a_training_that_was_never_begun_is_late_too(tmp_path):
     waiting = training(RUN, tmp_path / "waits", device="cpu")
-    assert take_turns([waiting], lambda index, error: None, time_is_up=lambda: True) == [0]
+    assert run_round_robin([waiting], lambda index, error: None, time_is_up=lambda: True) == [0]
     assert not (tmp_path / "waits").exists()

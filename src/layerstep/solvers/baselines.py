@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, Num
 from torch import Tensor
 
 from layerstep.errors import require_positive
-from layerstep.solvers.solver import Solver
+from layerstep.solvers.base import Solver
 from layerstep.solvers.system import System
 from layerstep.tasks.posterior import cholesky
 

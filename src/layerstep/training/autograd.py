@@ -11,7 +11,7 @@ from layerstep.training.gpt import GPT, interleave
 from layerstep.training.stack import Layout
 
 
-class PlainNetwork:
+class AutogradNetwork:
     """gradient ← ∂ loss / ∂ weights, for S models whose weights are the rows of one buffer."""
 
     def __init__(self, gpt: GPT, layout: Layout, weights: Tensor, gradient: Tensor, precision: str) -> None:

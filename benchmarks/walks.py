@@ -40,9 +40,9 @@ class InOrder(concurrent.futures.Executor):
 
 
 concurrent.futures.ThreadPoolExecutor = InOrder  # type: ignore[misc]  # before layerstep takes its name
-import torch
+import torch  # noqa: E402
 
-import layerstep as ls
+import layerstep as ls  # noqa: E402
 
 HOME = Path(ls.__file__).parent
 TASK = ls.Task(d=2, N=6)

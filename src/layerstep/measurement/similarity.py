@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from layerstep.errors import require, require_count, require_kind
+from layerstep.stats import interval, resampled
 from layerstep.tasks import Prompts, Trajectory
 from layerstep.tasks.prompts import Array, as_float_tensor
 
@@ -73,11 +74,10 @@ class Match:
         require_count(0, seed=seed)
         require_count(resamples=resamples)
         layers, best = self._between(first, last, self.best_step)
-        draws = np.random.default_rng(seed).integers(best.shape[0], size=(resamples, best.shape[0]))
         centre = best.mean(0)
-        means = best[torch.from_numpy(draws)].mean(1)
+        means = best[resampled(len(best), resamples, seed)].mean(1)
         slope, intercept = np.polyfit(layers.numpy(), centre.numpy(), 1)
-        low, high = line_r2(layers, means).nanquantile(torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
+        low, high = interval(line_r2(layers, means), 0.95).tolist()
         r2 = float(line_r2(layers, centre[None])[0])
         return Line(r2=r2, slope=float(slope), intercept=float(intercept), interval=(low, high))
 

@@ -23,7 +23,7 @@ from layerstep.reproduction.result import Data, kept
 from layerstep.reproduction.runs import RUNS
 from layerstep.reproduction.settings import CONTEXTS, EVALUATION_SEQUENCES, SETTINGS, evaluation_prompts
 from layerstep.solvers import PAPER_SOLVERS, SOLVERS, ConjugateGradient, exact, solve_all
-from layerstep.stats import resamples
+from layerstep.stats import interval, resamples
 from layerstep.tasks import Trajectory
 
 ROOMS = ("tasks", "solvers", "measurement", "reproduction")
@@ -187,5 +187,5 @@ def _won_interval(found: dict[str, Match], seed: int, draws: int = 400) -> tuple
     weights = resamples(count, draws, seed).T / count
     best = torch.stack([(matched.cosine @ weights).amax(1) for matched in found.values()])  # solver, layer, resample
     won = winners(best)[list(found).index("richardson")].sum(0).double()
-    low, high = won.quantile(torch.tensor([0.025, 0.975], dtype=won.dtype)).tolist()
+    low, high = interval(won, 0.95).tolist()
     return low, high

@@ -172,7 +172,7 @@ def sub_verdict(evidence: Evidence, judgement: Judgement, rule: Rule, seed: int)
     with_sums, without = left[:, usable]
     draws = resamples(evidence.distance.shape[1], rule.resamples, seed)
     gaps = ((draws @ (without - with_sums).T) / (draws @ evidence.distance[usable].T) / E).mean(1)
-    low, high = interval(gaps)
+    low, high = interval(gaps, 0.9).tolist()
     decided = low > 0 or high < 0
     return SubVerdict(row_sums=low > 0 if decided else None, difference=float(gaps.mean()), interval=(low, high))
 

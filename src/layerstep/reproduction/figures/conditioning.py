@@ -13,6 +13,7 @@ from layerstep.reproduction.reference import KAPPA, Row
 from layerstep.reproduction.result import Artefact, Data
 from layerstep.reproduction.settings import SETTINGS, TITLES, evaluation_prompts
 from layerstep.solvers.system import Batch
+from layerstep.stats import interval, resampled
 
 
 def compute(config: Data) -> Data:
@@ -34,8 +35,8 @@ def compute(config: Data) -> Data:
 def _summary(values: torch.Tensor, config: Data) -> dict[str, float]:
     """Median, the 5-95 % range over sequences, and the 95 % range of a median over 256 sequences."""
     numbers = values.numpy()
-    pick = np.random.default_rng(config["seed"]).integers(len(numbers), size=(config["bootstrap"], 256))
-    low, high = np.quantile(np.median(numbers[pick], axis=1), [0.025, 0.975])
+    pick = resampled(len(numbers), config["bootstrap"], config["seed"], 256).numpy()
+    low, high = interval(torch.from_numpy(np.median(numbers[pick], axis=1)), 0.95).tolist()
     p5, p95 = np.quantile(numbers, [0.05, 0.95])
     return {"median": float(np.median(numbers)), "p5": p5, "p95": p95, "low": low, "high": high}
 

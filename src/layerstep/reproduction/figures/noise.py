@@ -14,6 +14,7 @@ from layerstep.reproduction.predictions import NOISE_SEQUENCES
 from layerstep.reproduction.reference import NOISE_TABLE, SIGMA_TEST, Row
 from layerstep.reproduction.result import Artefact, Data
 from layerstep.reproduction.settings import EVALUATION_SEQUENCES, SETTINGS, TITLES, evaluation_prompts
+from layerstep.stats import interval, resampled
 from layerstep.tasks.posterior import cholesky
 from layerstep.threads import one_thread, pool
 
@@ -48,9 +49,9 @@ def ratio_with_range(
     numerator: np.ndarray, denominator: np.ndarray, *, sample: int, draws: int, seed: int
 ) -> dict[str, list[float]]:
     """Ratios of means [level], and the 95 % range such a ratio has on `sample` sequences (bootstrap)."""
-    pick = np.random.default_rng(seed).integers(numerator.shape[1], size=(draws, sample))
+    pick = resampled(numerator.shape[1], draws, seed, sample).numpy()
     spread = numerator[:, pick].mean(-1) / denominator[:, pick].mean(-1)
-    low, high = np.quantile(spread, [0.025, 0.975], axis=1)
+    low, high = interval(torch.from_numpy(spread.T), 0.95)
     error = (numerator / numerator.mean(1, keepdims=True) - denominator / denominator.mean(1, keepdims=True)).std(1)
     value = numerator.mean(1) / denominator.mean(1)
     return {

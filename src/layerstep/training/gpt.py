@@ -65,7 +65,14 @@ class Block(nn.Module):
         self.down = nn.Linear(4 * model.width, model.width)
 
     def forward(self, x: Float[Tensor, "B T W"]) -> Float[Tensor, "B T W"]:
-        x = x + self.attention(self.norm1(x))
+        return self.feed(self.attend(x))
+
+    def attend(self, x: Float[Tensor, "B T W"]) -> Float[Tensor, "B T W"]:
+        """The first half of a block."""
+        return x + self.attention(self.norm1(x))
+
+    def feed(self, x: Float[Tensor, "B T W"]) -> Float[Tensor, "B T W"]:
+        """The second half."""
         return x + self.down(gelu(self.up(self.norm2(x))))
 
 
@@ -92,8 +99,12 @@ class GPT(Pretrained, nn.Module):
         stream = []
         for x in self.stream(prompts):
             stream = [*stream, x] if hidden else [x]
-        prediction = self.read_out(self.norm(stream[-1][:, ::2])).squeeze(-1)
+        prediction = self.head(stream[-1])
         return (prediction, torch.stack(stream)) if hidden else prediction
+
+    def head(self, x: Float[Tensor, "B T W"]) -> Float[Tensor, "B M"]:
+        """Predictions at the x tokens, from the residual stream after the last block (or, as a lens, any other)."""
+        return self.read_out(self.norm(x[:, ::2])).squeeze(-1)
 
     def stream(self, prompts: Prompts | Float[Tensor, "B T d"]) -> Iterator[Float[Tensor, "B T W"]]:
         """The residual stream, one state at a time: after the embedding, then after every block."""

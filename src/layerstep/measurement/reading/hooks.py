@@ -1,28 +1,42 @@
-"""Readers: the hidden states of any model at its x tokens, site by site.
+"""Readers: the hidden states of any model, site by site, read and edited.
 
 A reader is anything with `sites`, `stages` and `states(prompts)`. A layerstep GPT has one; for any other module,
 say how prompts become its input and name the modules whose outputs are the states:
 
-    reader = Hooked(model, inputs=lambda prompts: my_tokens(prompts), modules=["blocks.0", "blocks.1"])
+    reader = Hooked(model=model, inputs=lambda prompts: my_tokens(prompts), modules=["blocks.0", "blocks.1"])
+    reader.states(prompts)                                          # at the x tokens, for probes
+    reader.run(prompts, edits={"blocks.0": lambda h: 2 * h})        # at all tokens, with edits
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from layerstep.errors import InputError, require
+from layerstep.errors import InputError, require, require_choice
+from layerstep.measurement.reading.edits import (
+    COMPILED,
+    Edit,
+    Recording,
+    apply_edit,
+    check_edits,
+    recorded,
+    require_hookable,
+)
 from layerstep.tasks import Prompts
 from layerstep.training import GPT
+
+NO_EDITS: Mapping[str, Edit] = MappingProxyType({})
+#: By mask, where the x tokens are and where the labels are known.
+TOKENS = {"causal": (slice(0, None, 2), slice(1, -1, 2)), "open": (slice(-1, None), slice(0, -1))}
 
 
 @runtime_checkable
@@ -41,6 +55,32 @@ class Reader(Protocol):
         ...
 
     def states(self, prompts: Prompts) -> list[Float[Tensor, "B M W"]]: ...
+
+
+@runtime_checkable
+class EditableReader(Reader, Protocol):
+    """A reader that also writes: one forward pass over whole prompts, recorded at all tokens, with edits applied."""
+
+    @property
+    def mask(self) -> str:
+        """ "causal": one pass answers every context length. "open": every token sees all, one pass for each length."""
+        ...
+
+    @property
+    def queries(self) -> slice | Sequence[int]:
+        """The tokens x_1..x_{N+1} (causal), or the one that asks (open)."""
+        ...
+
+    @property
+    def examples(self) -> slice | Sequence[int]:
+        """The tokens at which y_1..y_N are known."""
+        ...
+
+    def run(self, prompts: Prompts, edits: Mapping[str, Edit] = ...) -> Recording: ...
+
+    def predictions(self, recording: Recording) -> Float[Tensor, "B Q"]:
+        """The model's own predictions at the queries."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,14 +103,39 @@ class GPTReader:
             for stage in self.stages
         )
 
+    @property
+    def mask(self) -> str:
+        return "causal"
+
+    @property
+    def queries(self) -> slice:
+        return slice(0, None, 2)
+
+    @property
+    def examples(self) -> slice:
+        return slice(1, -1, 2)  # the last token asks
+
     @torch.no_grad()
     def states(self, prompts: Prompts) -> list[Tensor]:
-        states = []
-        for x, block in itertools.zip_longest(self.model.stream(prompts), self.model.blocks):
-            states.append(x[:, ::2])
-            if self.attention and block is not None:
-                states.append((x + block.attention(block.norm1(x)))[:, ::2])  # type: ignore[operator]
-        return states
+        return [state[:, self.queries] for state in self.run(prompts)]
+
+    def run(self, prompts: Prompts, edits: Mapping[str, Edit] = NO_EDITS) -> Recording:
+        """States [B, T, W] of all sites at all tokens, edits applied; the output is the predictions [B, N+1]."""
+        remaining = iter(zip(self.sites, check_edits(self.sites, edits), strict=True))
+        states: list[Tensor] = []
+
+        def passed(state: Tensor) -> Tensor:
+            states.append(apply_edit(*next(remaining), state))
+            return states[-1]
+
+        x = passed(next(self.model.stream(prompts)))
+        for block in self.model.blocks:
+            x = passed(block.attend(x)) if self.attention else block.attend(x)  # type: ignore[operator]
+            x = passed(block.feed(x))  # type: ignore[operator]
+        return Recording(sites=self.sites, states=tuple(states), output=self.model.head(x))
+
+    def predictions(self, recording: Recording) -> Tensor:
+        return recording.output
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,12 +146,20 @@ class Hooked:
     output of a named module (the first one, when there are several) must be [B, T, W]; `tokens` picks the x tokens out
     of T, by default every second one from the first, as in x_1, y_1, x_2, ... A module that is called k times in one
     pass, as the block of a looped transformer, is named k times: its sites are its calls, in order.
+
+    For interventions: `examples` picks the tokens at which the labels y_1..y_N are known, `readout` makes predictions
+    [B, N+1] at the x tokens of what the model returns (by default the returned tensor itself). mask="open": every
+    token sees all others, so each context length is a forward pass of its own, whose last token asks: `inputs` is
+    called with the first n+1 points, one token per pair and the query last.
     """
 
     model: nn.Module
     inputs: Callable[[Prompts], Any]
     modules: Sequence[str]
-    tokens: slice | Sequence[int] = field(default_factory=lambda: slice(0, None, 2))
+    tokens: slice | Sequence[int] | None = None
+    examples: slice | Sequence[int] | None = None  # type: ignore[assignment]
+    readout: Callable[[Any], Tensor] | None = None
+    mask: Literal["causal", "open"] = "causal"
 
     def __post_init__(self) -> None:
         names = self.modules
@@ -94,7 +167,12 @@ class Hooked:
         require(ok, "modules", repr(names), "a list with the names of one module or more")
         given = f"a {type(self.inputs).__name__}"
         require(callable(self.inputs), "inputs", given, "a function from prompts to what the model is called with")
-        require(_picks(self.tokens), "tokens", repr(self.tokens), "a slice or a list of integers", "All: slice(None).")
+        require_choice("mask", self.mask, list(TOKENS))
+        for argument, default in zip(("tokens", "examples"), TOKENS[self.mask], strict=True):
+            if getattr(self, argument) is None:
+                object.__setattr__(self, argument, default)
+            value = getattr(self, argument)
+            require(_picks(value), argument, repr(value), "a slice or a list of integers", "All: slice(None).")
         known = self._known
         for name in names:
             if name not in known:
@@ -120,39 +198,67 @@ class Hooked:
     def stages(self) -> tuple[float, ...]:
         return tuple(float(k) for k in range(1, len(self.modules) + 1))
 
+    @property
+    def queries(self) -> slice | Sequence[int]:
+        return self.tokens  # type: ignore[return-value]
+
     @torch.no_grad()
     def states(self, prompts: Prompts) -> list[Tensor]:
-        if any(module.training for module in self.model.modules()):
-            raise InputError(
-                "model: is in training mode, in which dropout is random and reading changes batch statistics. "
-                "Call model.eval() first."
-            )
+        if self.mask == "causal":
+            return self._picked(self.run(prompts), prompts.N + 1, prompts)
+        lengths = (first_points(prompts, n + 1) for n in range(prompts.N + 1))
+        by_length = [self._picked(self.run(prefix), 1, prefix) for prefix in lengths]
+        return [torch.cat(states, dim=1) for states in zip(*by_length, strict=True)]
+
+    def run(self, prompts: Prompts, edits: Mapping[str, Edit] = NO_EDITS) -> Recording:
+        """One forward pass: states [B, T, W] of all sites at all tokens, edits applied, and what the model returned."""
+        wanted = check_edits(self.sites, edits)
+        require_hookable(self.model)
         given = _as_input(self.model, self.inputs(prompts))
         known = self._known
         modules = [known[name] for name in self.modules]
-        with _recorded(modules) as calls:
+        with recorded(modules, self.sites, wanted) as calls:
             if isinstance(given, dict):
-                self.model(**given)
+                output = self.model(**given)
             else:
-                self.model(*given) if isinstance(given, tuple) else self.model(given)
+                output = self.model(*given) if isinstance(given, tuple) else self.model(given)
         for name, module in zip(self.modules, modules, strict=True):
             made, named = len(calls[module]), modules.count(module)
             remedy = "Name it once for each call: each is a site." if made else "Name a module the model uses."
             require(made == named, f"modules: calls of {name} in one pass", made, f"{named}, as often as named", remedy)
+        states = tuple(calls[module].pop(0) for module in modules)
+        for name, state in zip(self.sites, states, strict=True):
+            shape = list(state.shape) if isinstance(state, Tensor) else type(state).__name__
+            require(isinstance(state, Tensor) and state.ndim == 3, f"output of {name}", shape, "[B, T, W]")
+        return Recording(sites=self.sites, states=states, output=output)
+
+    def predictions(self, recording: Recording) -> Tensor:
+        made = recording.output if self.readout is None else self.readout(recording.output)
+        picked = self._pick(recording.sites[-1], recording[-1])
+        shape = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
+        remedy = "Set readout= to make them of what the model returns."
+        require(
+            shape == list(picked.shape[:2]), "predictions", shape, f"{list(picked.shape[:2])}, one per query", remedy
+        )
+        return made
+
+    def _picked(self, recording: Recording, count: int, prompts: Prompts) -> list[Tensor]:
+        """The states of all sites at the x tokens, `count` of them."""
         states = []
-        for name, module in zip(self.sites, modules, strict=True):
-            output = calls[module].pop(0)
-            shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            require(isinstance(output, Tensor) and output.ndim == 3, f"output of {name}", shape, "[B, T, W]")
-            try:
-                picked = output[:, self.tokens]
-            except (IndexError, ValueError) as error:
-                raise InputError(f"tokens = {self.tokens!r}: do not fit the {shape[1]} tokens of {name}.") from error
-            right = picked.shape[:2] == (prompts.B, prompts.N + 1)
-            wanted = f"{[prompts.B, prompts.N + 1]} sequences and x tokens"
+        for name, state in zip(self.sites, recording, strict=True):
+            picked = self._pick(name, state)
+            right = picked.shape[:2] == (prompts.B, count)
+            wanted = f"{[prompts.B, count]} sequences and x tokens"
             require(right, f"output of {name}", list(picked.shape[:2]), wanted, "Set tokens= to pick them.")
             states.append(picked)
         return states
+
+    def _pick(self, name: str, state: Tensor) -> Tensor:
+        try:
+            return state[:, self.tokens]
+        except (IndexError, ValueError) as error:
+            message = f"tokens = {self.tokens!r}: do not fit the {state.shape[1]} tokens of {name}."
+            raise InputError(message) from error
 
 
 def reader_of(model: Any) -> Reader:
@@ -161,6 +267,8 @@ def reader_of(model: Any) -> Reader:
         return GPTReader(model)
     if isinstance(model, Reader):
         return model
+    if isinstance(getattr(model, "_orig_mod", None), GPT):
+        raise InputError(COMPILED)
     if hasattr(model, "path"):
         raise InputError(
             f"model: a {type(model).__name__} reads out predictions by itself, without probes. Use model.path(prompts)."
@@ -195,6 +303,18 @@ def require_causal(reader: Reader, prompts: Prompts) -> None:
                 f"{site}: the state at x_{{n+1}} depends on y_{{n+1}}, which it should predict, or on a later label: "
                 "the model is not causal, or tokens= picks label tokens."
             )
+
+
+def first_points(prompts: Prompts, points: int) -> Prompts:
+    """The first points of every sequence; one point is a query without examples, which `Prompts` does not take."""
+    x, y = prompts.x[:, :points], prompts.y[:, :points]
+    f = None if prompts.f is None else prompts.f[:, :points]
+    if points > 1:
+        return Prompts(x, y, f)
+    alone = object.__new__(Prompts)
+    for name, value in {"x": x, "y": y, "f": f}.items():
+        object.__setattr__(alone, name, value)
+    return alone
 
 
 def _picks(tokens: object) -> bool:
@@ -232,20 +352,3 @@ def in_float64(reader: Reader) -> Reader:
     twin = copy.copy(reader)
     object.__setattr__(twin, "model", copy.deepcopy(reader.model).to("cpu", torch.float64))
     return twin
-
-
-@contextmanager
-def _recorded(modules: Sequence[nn.Module]) -> Iterator[dict[nn.Module, list[Any]]]:
-    """The outputs of every module in the calls inside, one a call; copies, for the model may go on to change them."""
-    outputs: dict[nn.Module, list[Any]] = {module: [] for module in modules}
-
-    def hook(module: nn.Module, arguments: Any, output: Any) -> None:
-        output = output[0] if isinstance(output, tuple) else output
-        outputs[module].append(output.clone() if isinstance(output, Tensor) else output)
-
-    handles = [module.register_forward_hook(hook) for module in outputs]
-    try:
-        yield outputs
-    finally:
-        for handle in handles:
-            handle.remove()

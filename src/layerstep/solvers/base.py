@@ -18,6 +18,8 @@ class Solver(ABC):
 
     #: May steps be fractions? True for paths in a parameter (a ridge, a temperature), False for iterations.
     continuous: ClassVar[bool] = False
+    #: What it needs of the kernel matrix, of "row sums" (above 0), "K >= 0" and "unit diagonal" (at most 1).
+    needs: ClassVar[frozenset[str]] = frozenset()
 
     @property
     @abstractmethod

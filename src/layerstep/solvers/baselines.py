@@ -39,6 +39,7 @@ class NadarayaWatson(Solver):
     """sum_j K_j^t y_j / sum_j K_j^t: a kernel average that sharpens with t. Solves nothing; t = 0 is the mean."""
 
     continuous: ClassVar[bool] = True
+    needs: ClassVar[frozenset[str]] = frozenset({"K >= 0"})
 
     @property
     def label(self) -> str:

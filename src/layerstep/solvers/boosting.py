@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +16,8 @@ from layerstep.solvers.system import System
 @dataclass(frozen=True, kw_only=True)
 class Boosting(Solver):
     """r = y; each round f_q += (k / sum k) · r, then r -= D⁻¹K r. Interpolates in the limit: there is no ridge."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"row sums", "K >= 0"})
 
     @property
     def label(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -22,6 +23,8 @@ from layerstep.solvers.system import System
 class CausalRichardson(Solver):
     """w_i += (y_i - sum_{j<=i} K_ij w_j - lam w_i) / sum_{j<=i} K_ij. Its fixed point is not KRR."""
 
+    needs: ClassVar[frozenset[str]] = frozenset({"row sums"})
+
     @property
     def label(self) -> str:
         return "Causal Richardson"
@@ -34,6 +37,8 @@ class CausalRichardson(Solver):
 @dataclass(frozen=True, kw_only=True)
 class CausalBoosting(Solver):
     """Boosting whose residuals are averaged over j <= i; the query averages all of the prefix."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"row sums", "K >= 0"})
 
     @property
     def label(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +21,8 @@ class Chebyshev(Solver):
 
     [lo, hi] is the spectrum of D^-1/2 (K + lam I) D^-1/2 of every (sequence, prefix), or the interval given.
     """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"row sums"})
 
     lo: float | None = None
     hi: float | None = None

@@ -34,6 +34,10 @@ class ConjugateGradient(IterativeSolver):
         require_choice("preconditioner", self.preconditioner, ["none", "row-sum"])
 
     @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"row sums"}) if self.preconditioner == "row-sum" else frozenset()
+
+    @property
     def label(self) -> str:
         return "Conjugate gradient" if self.preconditioner == "none" else "Preconditioned conjugate gradient"
 

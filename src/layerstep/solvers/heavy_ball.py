@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -18,6 +19,8 @@ class HeavyBall(Solver):
 
     eta = 4 / (√hi + √lo)², beta = ((√hi - √lo) / (√hi + √lo))².
     """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"row sums"})
 
     @property
     def label(self) -> str:

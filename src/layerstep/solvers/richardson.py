@@ -41,6 +41,10 @@ class Richardson(Solver):
         )
 
     @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"row sums"}) if self.preconditioner == "row-sum" else frozenset()
+
+    @property
     def label(self) -> str:
         if self.preconditioner == "row-sum":
             return "Preconditioned Richardson"

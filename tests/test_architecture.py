@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "layerstep"
-GROUND = {"errors", "files", "threads", "stats"}
+GROUND = {"errors", "files", "threads", "stats", "memory"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
     "threads": set(),
     "stats": set(),
+    "memory": {"errors"},
     "tasks": GROUND,
     "solvers": GROUND | {"tasks"},
     "construction": GROUND | {"tasks"},

@@ -11,7 +11,7 @@ import layerstep.files
 from layerstep.errors import FileError
 from layerstep.files import (
     digest,
-    held,
+    locked,
     provenance,
     read_json,
     read_tensors,
@@ -71,18 +71,40 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     require_writable(file)
     assert read_json(file) == 1
     assert os.listdir(tmp_path) == ["a.json"]
-    with pytest.raises(FileError, match=r"a\.json is a file, not a folder"):
+    with pytest.raises(FileError, match=r"a\.json is a file, not a directory"):
         require_writable(file / "b.json")
 
 
-def test_a_file_is_held_by_one_at_a_time(tmp_path):
+def test_a_file_is_locked_by_one_at_a_time(tmp_path):
     pytest.importorskip("fcntl")
     file = write_json(tmp_path / "a.json", 1)
-    with held(file, "Wait."), pytest.raises(FileError, match=r"a\.json is in use by another process\. Wait\."):
-        with held(file, "Wait."):
+    with locked(file, "Somebody has it. Wait."), pytest.raises(FileError, match=r"Somebody has it\. Wait\."):
+        with locked(file, "Somebody has it. Wait."):
             pass
-    with held(file, "Wait."):
+    with locked(file, "Somebody has it. Wait."):
         pass
+
+
+def test_a_lock_needs_a_file_that_is_open_for_writing(tmp_path, monkeypatch):
+    """Network disks give flock by POSIX locks, which a file opened to be read may not take."""
+    fcntl = pytest.importorskip("fcntl")
+    modes = []
+    monkeypatch.setattr(fcntl, "flock", lambda file, how: modes.append(file.writable()))
+    with locked(tmp_path / "deep" / "lock", "no"):
+        assert modes == [True]
+
+
+@pytest.mark.parametrize("code", [errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_disk_without_locks_is_said(tmp_path, monkeypatch, code):
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.warns(UserWarning, match=rf"lock cannot be locked \({os.strerror(code)}\)\. See to it that no other"):
+        with locked(tmp_path / "lock", "no"):
+            pass
 
 
 def test_unreadable_files_are_sentences(tmp_path):

@@ -1,7 +1,12 @@
-"""The public names exist, the notation table names what the code has, and star imports agree with the lazy table."""
+"""The public names exist, the notation table names what the code has, type checkers see them."""
 
+import ast
 import importlib
+import inspect
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,17 +21,74 @@ def test_every_public_name_is_there(name):
     assert getattr(ls, name) is not None
 
 
-@pytest.mark.parametrize("room", [room for room, names in ls._ROOMS.items() if names])
-def test_a_room_exports_what_the_package_offers(room):
-    module = importlib.import_module(f"layerstep.{room}")
-    offered = set(ls._ROOMS[room].split())
-    assert offered <= set(getattr(module, "__all__", offered))
+def imported_for_type_checkers() -> dict[str, str]:
+    """Public name: package, from the imports that only type checkers and documentation tools run."""
+    [block] = [node for node in ast.parse(Path(ls.__file__).read_text()).body if isinstance(node, ast.If)]
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert all(alias.asname == alias.name for node in imports for alias in node.names)
+    return {alias.name: node.module for node in imports for alias in node.names if node.module != "layerstep"}
+
+
+def test_type_checkers_see_the_names_that_are_there():
+    assert imported_for_type_checkers() == {name: f"layerstep.{package}" for name, package in ls._PACKAGE_OF.items()}
+
+
+@pytest.mark.slow
+def test_a_type_checker_reports_a_name_that_is_not_there(tmp_path):
+    pytest.importorskip("pyright")
+    (tmp_path / "user.py").write_text("import layerstep as ls\nprint(ls.solve, ls.training.train)\nls.nonsense\n")
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(ROOT / "src")]}))
+    command = [sys.executable, "-m", "pyright", "-p", str(tmp_path), "--pythonpath", sys.executable, "--outputjson"]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)["generalDiagnostics"]
+    assert [(each["range"]["start"]["line"], each["rule"]) for each in found if each["severity"] == "error"] == [
+        (2, "reportAttributeAccessIssue")
+    ]
 
 
 def test_a_star_import_brings_the_public_names():
     names = {}
     exec("from layerstep import *", names)
-    assert {name for room in ls._ROOMS.values() for name in room.split()} <= set(names)
+    assert set(ls._PACKAGE_OF) <= set(names)
+
+
+VERBS = (
+    "construct",
+    "evaluate",
+    "exact",
+    "identify",
+    "match",
+    "probe",
+    "reproduce",
+    "sample",
+    "solve",
+    "solve_all",
+    "train",
+)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_public_verb_is_a_function_with_a_docstring_where_its_module_says(verb):
+    function = getattr(ls, verb)
+    assert inspect.isfunction(function)
+    assert function.__doc__
+    body = ast.parse(inspect.getsource(sys.modules[function.__module__])).body
+    assert verb in [node.name for node in body if isinstance(node, ast.FunctionDef)]
+
+
+RENAMED_LATER = {"reproduction.predictions", "reproduction.publish", "claims.findings", "figures.seeds"}
+MODULES = sorted((ROOT / "src" / "layerstep").rglob("*.py"))
+
+
+def test_no_module_shares_the_name_of_a_function():
+    """`package.name` is then the function or the module, for readers and for documentation tools."""
+    modules = {(file.parent, file.stem) for file in MODULES}
+    functions = {
+        (file.parent, node.name)
+        for file in MODULES
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert {f"{folder.name}.{name}" for folder, name in modules & functions} <= RENAMED_LATER
 
 
 def test_an_unknown_name_is_an_attribute_error():

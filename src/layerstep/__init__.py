@@ -5,42 +5,100 @@ Names are loaded when first used, so that `layerstep --help` answers without imp
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from layerstep.construction import *  # noqa: F403
-    from layerstep.errors import *  # noqa: F403
-    from layerstep.measurement import *  # noqa: F403
-    from layerstep.reproduction import *  # noqa: F403
-    from layerstep.solvers import *  # noqa: F403
-    from layerstep.tasks import *  # noqa: F403
-    from layerstep.training import *  # noqa: F403
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_ROOMS = {
-    "tasks": "INPUTS KERNELS Path Prompts Task Trajectory sample",
-    "solvers": """SOLVERS Boosting CausalBoosting CausalRichardson Chebyshev ConjugateGradient GradientDescent HeavyBall
-        NadarayaWatson NearestNeighbors Nesterov NewtonSchulz RecursiveKRR Richardson RidgePath Shrinkage Solver
-        exact solve solve_all""",
-    "construction": "Certificate Construction Prediction TransformerKRR construct",
-    "training": "GPT Model PRESETS Run train",
-    "measurement": "GPTReader Hooked Match Probes Verdict identify layers_won match probe",
-    "reproduction": "reproduce",
-    "errors": "FileError InputError LayerstepError",
-}
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}
-__all__ = list(_ROOM_OF)  # pyright: ignore[reportUnsupportedDunderAll]
+if TYPE_CHECKING:  # what type checkers and documentation tools read; a test holds both lists together
+    from layerstep import construction as construction
+    from layerstep import errors as errors
+    from layerstep import measurement as measurement
+    from layerstep import reproduction as reproduction
+    from layerstep import solvers as solvers
+    from layerstep import tasks as tasks
+    from layerstep import training as training
+    from layerstep.construction import Certificate as Certificate
+    from layerstep.construction import Construction as Construction
+    from layerstep.construction import Prediction as Prediction
+    from layerstep.construction import TransformerKRR as TransformerKRR
+    from layerstep.construction import construct as construct
+    from layerstep.errors import FileError as FileError
+    from layerstep.errors import InputError as InputError
+    from layerstep.errors import LayerstepError as LayerstepError
+    from layerstep.measurement import GPTReader as GPTReader
+    from layerstep.measurement import Hooked as Hooked
+    from layerstep.measurement import Instrument as Instrument
+    from layerstep.measurement import Library as Library
+    from layerstep.measurement import Match as Match
+    from layerstep.measurement import Probes as Probes
+    from layerstep.measurement import Reader as Reader
+    from layerstep.measurement import Rule as Rule
+    from layerstep.measurement import Verdict as Verdict
+    from layerstep.measurement import identify as identify
+    from layerstep.measurement import layers_won as layers_won
+    from layerstep.measurement import match as match
+    from layerstep.measurement import probe as probe
+    from layerstep.reproduction import reproduce as reproduce
+    from layerstep.solvers import SOLVERS as SOLVERS
+    from layerstep.solvers import Boosting as Boosting
+    from layerstep.solvers import CausalBoosting as CausalBoosting
+    from layerstep.solvers import CausalRichardson as CausalRichardson
+    from layerstep.solvers import Chebyshev as Chebyshev
+    from layerstep.solvers import ConjugateGradient as ConjugateGradient
+    from layerstep.solvers import GradientDescent as GradientDescent
+    from layerstep.solvers import HeavyBall as HeavyBall
+    from layerstep.solvers import IterativeSolver as IterativeSolver
+    from layerstep.solvers import NadarayaWatson as NadarayaWatson
+    from layerstep.solvers import NearestNeighbors as NearestNeighbors
+    from layerstep.solvers import Nesterov as Nesterov
+    from layerstep.solvers import NewtonSchulz as NewtonSchulz
+    from layerstep.solvers import RecursiveKRR as RecursiveKRR
+    from layerstep.solvers import Richardson as Richardson
+    from layerstep.solvers import RidgePath as RidgePath
+    from layerstep.solvers import Shrinkage as Shrinkage
+    from layerstep.solvers import Solver as Solver
+    from layerstep.solvers import exact as exact
+    from layerstep.solvers import solve as solve
+    from layerstep.solvers import solve_all as solve_all
+    from layerstep.tasks import INPUTS as INPUTS
+    from layerstep.tasks import KERNELS as KERNELS
+    from layerstep.tasks import Path as Path
+    from layerstep.tasks import Prompts as Prompts
+    from layerstep.tasks import Task as Task
+    from layerstep.tasks import Trajectory as Trajectory
+    from layerstep.tasks import sample as sample
+    from layerstep.training import GPT as GPT
+    from layerstep.training import PRESETS as PRESETS
+    from layerstep.training import Diverged as Diverged
+    from layerstep.training import Evaluation as Evaluation
+    from layerstep.training import Model as Model
+    from layerstep.training import Run as Run
+    from layerstep.training import evaluate as evaluate
+    from layerstep.training import train as train
+else:
+    _NAMES = {
+        "tasks": "INPUTS KERNELS Path Prompts Task Trajectory sample",
+        "solvers": """SOLVERS Boosting CausalBoosting CausalRichardson Chebyshev ConjugateGradient GradientDescent
+            HeavyBall IterativeSolver NadarayaWatson NearestNeighbors Nesterov NewtonSchulz RecursiveKRR Richardson
+            RidgePath Shrinkage Solver exact solve solve_all""",
+        "construction": "Certificate Construction Prediction TransformerKRR construct",
+        "training": "Diverged Evaluation GPT Model PRESETS Run evaluate train",
+        "measurement": """GPTReader Hooked Instrument Library Match Probes Reader Rule Verdict identify layers_won match
+            probe""",
+        "reproduction": "reproduce",
+        "errors": "FileError InputError LayerstepError",
+    }
+    _PACKAGE_OF = {name: package for package, names in _NAMES.items() for name in names.split()}
+    __all__ = list(_PACKAGE_OF)
 
+    def __getattr__(name):
+        import importlib
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"layerstep.{name}")
-    if name not in _ROOM_OF:
-        raise AttributeError(f"layerstep has no {name!r}")
-    return getattr(importlib.import_module(f"layerstep.{_ROOM_OF[name]}"), name)
+        if name in _NAMES:
+            return importlib.import_module(f"layerstep.{name}")
+        if name not in _PACKAGE_OF:
+            raise AttributeError(f"layerstep has no {name!r}")
+        return getattr(importlib.import_module(f"layerstep.{_PACKAGE_OF[name]}"), name)
 
-
-def __dir__() -> list[str]:
-    return ["__version__", *sorted(_ROOM_OF)]
+    def __dir__():
+        return ["__version__", *sorted(_PACKAGE_OF)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import json
@@ -11,7 +12,8 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,32 +26,46 @@ def write_aside(path: str | os.PathLike) -> Iterator[Path]:
 
     A link stays a link: what it points to is written. A device or a pipe is refused: renaming would replace it.
     """
-    path, aside = Path(path), None
-    try:
-        place = path.resolve()
-        if place.exists() and not place.is_file():
-            raise OSError(None, "Is a directory" if place.is_dir() else "Not a regular file")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
-        os.close(handle)
-        aside = Path(name)
+    with write_together([path]) as [aside]:
         yield aside
-        with open(aside, "rb") as file:
-            os.fsync(file.fileno())
-        aside.chmod(0o666 & ~_umask())
-        os.replace(aside, place)
+
+
+@contextlib.contextmanager
+def write_together(
+    paths: Sequence[str | os.PathLike], before: Callable[[], None] = lambda: None
+) -> Iterator[list[Path]]:
+    """`write_aside` of several paths: nothing changes until all are written. Then `before` is called, then they are
+    renamed in this order."""
+    asides: list[Path] = []
+    try:
+        places = [Path(path).resolve() for path in paths]
+        for place in places:
+            if place.exists() and not place.is_file():
+                raise OSError(None, "Is a directory" if place.is_dir() else "Not a regular file")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
+            os.close(handle)
+            asides.append(Path(name))
+        yield asides
+        for aside in asides:
+            with open(aside, "rb") as file:
+                os.fsync(file.fileno())
+            aside.chmod(0o666 & ~_umask())
+        before()
+        for aside, place in zip(asides, places, strict=True):
+            os.replace(aside, place)
     except OSError as error:
         if isinstance(error, FileError):
             raise
         reason = error.strerror or str(error)
         if isinstance(error, FileExistsError):
-            reason = f"{error.filename} is a file, not a folder"
+            reason = f"{error.filename} is a file, not a directory"
         raise FileError(
-            f"cannot write {path}: {reason}. What was there before is unchanged; "
-            "free some space or choose another place."
+            f"cannot write {paths[0] if len(paths) == 1 else Path(paths[0]).parent}: {reason}. "
+            "What was there before is unchanged; free some space or choose another place."
         ) from error
     finally:
-        if aside is not None:
+        for aside in asides:
             aside.unlink(missing_ok=True)
 
 
@@ -64,24 +80,27 @@ def require_writable(path: str | os.PathLike) -> None:
 
 
 @contextlib.contextmanager
-def held(path: str | os.PathLike, remedy: str) -> Iterator[None]:
-    """Hold the file `path` for this process alone; a FileError with `remedy` where another one holds it.
+def locked(path: str | os.PathLike, taken: str) -> Iterator[None]:
+    """Lock the file `path`, made where it is missing, for this process alone; FileError(taken) where another has it.
 
-    The hold ends with the process, however that ends. Where files cannot be held (Windows, some network disks) this
-    does nothing.
+    The lock ends with the process, however that ends. Where the disk or the system has no locks a warning says so.
     """
     try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    with open(path, "rb") as file:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "a+b")  # network disks grant a lock to writers only  # noqa: SIM115
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror}. Choose another place.") from error
+    with file:
         try:
+            import fcntl
+
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FileError(f"{path} is in use by another process. {remedy}") from error
-        except OSError:
-            pass
+        except (ImportError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EACCES):
+                raise FileError(taken) from error
+            why = error.strerror if isinstance(error, OSError) else "this system has no fcntl"
+            words = f"{path} cannot be locked ({why}). See to it that no other process writes there."
+            warnings.warn(words, stacklevel=3)
         yield
 
 
@@ -98,7 +117,11 @@ def write_text(path: str | os.PathLike, text: str) -> Path:
 
 
 def write_json(path: str | os.PathLike, value: Any) -> Path:
-    return write_text(path, json.dumps(value, indent=1) + "\n")
+    return write_text(path, as_json(value))
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=1) + "\n"
 
 
 def read_json(path: str | os.PathLike) -> Any:
@@ -115,16 +138,21 @@ def read_json(path: str | os.PathLike) -> Any:
 
 def write_tensors(path: str | os.PathLike, tensors: Mapping[str, Any], header: Mapping[str, Any] | None = None) -> Path:
     """Torch tensors by name to one safetensors file. Header values are kept as JSON; a string stands for itself."""
+    with write_aside(path) as aside:
+        save_tensors(aside, tensors, header)
+    return Path(path)
+
+
+def save_tensors(aside: Path, tensors: Mapping[str, Any], header: Mapping[str, Any] | None = None) -> None:
+    """The same to a path that is one of `write_aside` already."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     words = {key: value if isinstance(value, str) else json.dumps(value) for key, value in (header or {}).items()}
-    with write_aside(path) as aside:
-        try:
-            save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, aside, words or None)
-        except SafetensorError as error:  # safetensors wraps a full disk in an error of its own
-            raise OSError(str(error)) from error
-    return Path(path)
+    try:
+        save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, aside, words or None)
+    except SafetensorError as error:  # safetensors wraps a full disk in an error of its own
+        raise OSError(str(error)) from error
 
 
 def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -155,6 +183,12 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def digest_of_values(values: Any) -> str:
+    """The identity of a function by its values, a tensor: rounded, because machines differ in the last digits."""
+    least = 1e-9 * float(values.abs().max())
+    return digest([f"{value:.7g}" if abs(value) > least else "0" for value in values.flatten().tolist()])
+
+
 @functools.cache
 def source_digest(rooms: tuple[str, ...]) -> str:
     """Identity of the code in these rooms: a result made by other code is made anew."""
@@ -180,6 +214,7 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "device": f"{device} ({name}, {os.cpu_count()} cores)",
+        "threads": torch.get_num_threads(),
         "time": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     }
 

@@ -111,7 +111,7 @@ def test_prompts_depend_on_seed_and_chunk_alone():
 def test_drawn_labels_are_white_after_the_factor_of_their_covariance(task):
     z = torch.randn(300, task.N + 1, task.d + 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     x, y = draw(task, z)
-    torch.testing.assert_close(x, task.law(z[..., :-1]))
+    torch.testing.assert_close(x, task.draw_inputs(z[..., :-1]))
     A = task.gram(x, x) + task.lam * torch.eye(task.N + 1, dtype=torch.float64)
     white = torch.linalg.solve_triangular(torch.linalg.cholesky(A), y.unsqueeze(-1), upper=False)
     torch.testing.assert_close(white.squeeze(-1), z[..., -1])

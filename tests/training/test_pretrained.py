@@ -1,14 +1,17 @@
 """Saved models come back bit for bit; damaged and foreign folders are refused in words."""
 
+import errno
 import json
+import pkgutil
 
 import numpy as np
 import pytest
 import torch
 
 from layerstep.errors import FileError, InputError
+from layerstep.files import write_tensors
 from layerstep.tasks import Task, sample
-from layerstep.training import GPT, Model, pretrained
+from layerstep.training import GPT, Model
 
 
 @pytest.fixture
@@ -46,19 +49,89 @@ def test_half_precision_in_shards_is_the_rounded_model(gpt, tmp_path):
         assert torch.equal(tensor.half().float(), again.state_dict()[name])
 
 
-def test_a_save_that_is_cut_short_leaves_no_mixture_of_two_models(gpt, tmp_path, monkeypatch):
-    gpt.save_pretrained(tmp_path, shard_bytes=4000)
-    write, written = pretrained.write_tensors, []
+OLD, NEW = {"shard_bytes": 4000}, {"shard_bytes": 4000, "about": {"step": 8}}
 
-    def once(path, *rest):
-        if written:
-            raise KeyboardInterrupt
-        written.append(write(path, *rest))
 
-    monkeypatch.setattr(pretrained, "write_tensors", once)
-    with pytest.raises(KeyboardInterrupt):
-        gpt.initialise(8).save_pretrained(tmp_path, shard_bytes=4000)
-    with pytest.raises(FileError, match="holds no weights"):
+def fail_at(monkeypatch, count: int, error: BaseException, *places: str) -> None:
+    """Raise `error` at the call number `count` of all these functions together."""
+    left = [count]
+
+    def counted(function):
+        def call(*args, **kwargs):
+            left[0] -= 1
+            if left[0] < 0:
+                raise error
+            return function(*args, **kwargs)
+
+        return call
+
+    for place in places:
+        owner, name = place.rsplit(".", 1)
+        owner = pkgutil.resolve_name(owner.replace("pathlib.Path", "pathlib:Path"))
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+
+
+@pytest.mark.parametrize("old", [{}, OLD], ids=["one file", "shards"])
+@pytest.mark.parametrize("new", [{}, NEW], ids=["one file", "shards"])
+def test_a_disk_that_fills_at_any_write_leaves_the_old_model_whole(gpt, tmp_path, monkeypatch, old, new):
+    """Every write and every flush may be the one that fails; only when all have succeeded is anything changed."""
+    gpt.save_pretrained(tmp_path, **old)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    full, refused = OSError(errno.ENOSPC, "No space left on device"), 0
+    other = GPT(gpt.model, gpt.d, gpt.N).initialise(8)
+    for count in range(100):
+        with monkeypatch.context() as patch:
+            fail_at(patch, count, full, "safetensors.torch.save_file", "pathlib.Path.write_text", "os.fsync")
+            try:
+                other.save_pretrained(tmp_path, **new)
+                break
+            except FileError as error:
+                words = str(error)
+        assert "No space left on device. What was there before is unchanged" in words
+        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+        refused += 1
+    assert refused >= 4  # weights and config, written and flushed
+    again = GPT.from_pretrained(tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(other.parameters(), again.parameters(), strict=True))
+
+
+def test_a_kill_between_renames_leaves_no_mixture_of_two_models(gpt, tmp_path, monkeypatch):
+    gpt.save_pretrained(tmp_path, **OLD)
+    other = GPT(gpt.model, gpt.d, gpt.N).initialise(8)
+    for count in range(100):
+        with monkeypatch.context() as patch:
+            fail_at(patch, count, KeyboardInterrupt(), "os.replace")
+            try:
+                other.save_pretrained(tmp_path, **NEW)
+                break
+            except KeyboardInterrupt:
+                pass
+        with pytest.raises(FileError, match="holds no weights"):
+            GPT.from_pretrained(tmp_path)
+    assert count > 3
+    GPT.from_pretrained(tmp_path)
+
+
+def test_a_model_is_not_saved_onto_a_file(gpt, tmp_path, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as for a user
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(FileError, match="file is a file, not a directory"):
+        gpt.save_pretrained(tmp_path / "file")
+    with pytest.raises(InputError, match="path = 5: must be the path of a file or directory"):
+        gpt.save_pretrained(5)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("change", ["integers", "two precisions", "nothing"])
+def test_weights_that_are_no_weights_are_refused_in_words(gpt, tmp_path, change):
+    gpt.save_pretrained(tmp_path)
+    state = gpt.state_dict()
+    if change == "integers":
+        state = {name: t.long() for name, t in state.items()}
+    elif change == "two precisions":
+        state["positions"] = state["positions"].half()
+    write_tensors(tmp_path / "model.safetensors", {} if change == "nothing" else state)
+    with pytest.raises(FileError, match=r"holds no tensors|not one precision"):
         GPT.from_pretrained(tmp_path)
 
 
@@ -97,14 +170,14 @@ def damage(folder, kind):
         ("config", "does not describe a layerstep-gpt"),
         ("half a config", "not readable JSON"),
         ("shape", "12 tensors do not fit the model, first blocks.2"),
-        ("key", "describes no model: model keys = depth"),
-        ("width", "describes no model"),
-        ("type", "describes no model: d = 'three'"),
-        ("model is a list", r"describes no model: model = \[1, 2\]"),
+        ("key", "does not describe a model: model keys = depth"),
+        ("width", "does not describe a model"),
+        ("type", "does not describe a model: d = 'three'"),
+        ("model is a list", r"does not describe a model: model = \[1, 2\]"),
         ("N", "config.json has no 'N'"),
         ("model", "config.json has no 'model'"),
-        ("index", "no index of shards"),
-        ("list", "no index of shards"),
+        ("index", "not an index of shards"),
+        ("list", "not an index of shards"),
     ],
 )
 def test_damaged_and_foreign_folders_are_refused_in_words(gpt, tmp_path, kind, words):
@@ -121,6 +194,6 @@ def test_a_device_that_is_not_there_is_refused_in_words(gpt, tmp_path, device):
         GPT.from_pretrained(tmp_path, device=device)
 
 
-def test_a_path_that_is_no_folder_is_refused_in_words(tmp_path):
-    with pytest.raises(FileError, match="is no folder"):
+def test_a_path_that_is_not_a_directory_is_refused_in_words(tmp_path):
+    with pytest.raises(FileError, match="is not a directory"):
         GPT.from_pretrained(tmp_path / "nothing")

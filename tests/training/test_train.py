@@ -11,6 +11,7 @@ import time
 import pytest
 import torch
 
+import layerstep as ls
 from layerstep.cli import main
 from layerstep.errors import FileError, InputError
 from layerstep.tasks import Task
@@ -45,11 +46,10 @@ def test_a_stack_writes_each_model_as_if_alone(tmp_path):
 
 
 SCRIPT = """
-import json, os, sys
+import json, sys
 from layerstep.training import Run, train
 runs = [Run.from_dict(values) for values in json.loads(sys.argv[2])]
-started = os.path.exists(sys.argv[1] + "/runs.json")
-train(runs, sys.argv[1], device="cpu", checkpoint_seconds=0, resume=started)
+train(runs, sys.argv[1], device="cpu", checkpoint_seconds=0)
 """
 
 
@@ -100,6 +100,28 @@ def press():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield lambda: signal.raise_signal(signal.SIGINT)
     signal.signal(signal.SIGINT, before)
+
+
+def test_sigterm_writes_a_checkpoint_and_ends_the_process_as_ever(tmp_path):
+    """As a scheduler sends it: what runs after the call in the script is not run."""
+    code = (
+        SCRIPT.replace("device=", "on_log=lambda record: print(record['step'], flush=True), device=")
+        + "print('ran on')"
+    )
+    runs = [RUN.override(steps=20_000)]
+    command = [sys.executable, "-c", code, str(tmp_path), json.dumps([run.to_dict() for run in runs])]
+    process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    first = int(process.stdout.readline())
+    process.send_signal(signal.SIGTERM)
+    rest = process.stdout.read()
+    assert process.wait() == -signal.SIGTERM
+    assert "ran on" not in rest
+    found = load_checkpoint(tmp_path / "checkpoints", runs)
+    assert found is not None
+    assert first <= found[0] < 20_000
+    last = int(rest.split()[-1]) if rest else first
+    assert found[0] == last  # everything that was logged is in it
 
 
 @pytest.mark.parametrize("at", [64, 300])
@@ -160,19 +182,51 @@ def test_nothing_to_resume_is_said_before_anything_is_written(tmp_path, place):
 def test_folders_of_others_are_not_touched(tmp_path):
     train(RUN, tmp_path / "a", device="cpu")
     with pytest.raises(InputError, match="this run was started there"):
-        train(RUN, tmp_path / "a", device="cpu")
-    with pytest.raises(InputError, match="holds another run"):
-        train(RUN.override(lr=2e-3), tmp_path / "a", device="cpu", resume=True)
+        train(RUN, tmp_path / "a", device="cpu", resume=False)
+    for resume in ("auto", True):
+        with pytest.raises(InputError, match="holds another run"):
+            train(RUN.override(lr=2e-3), tmp_path / "a", device="cpu", resume=resume)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "thesis.tex").write_text("...")
     with pytest.raises(InputError, match="is not empty and holds no run"):
         train(RUN, tmp_path / "b", device="cpu")
 
 
-def test_a_finished_run_resumes_to_itself(tmp_path):
+@pytest.mark.parametrize("resume", ["auto", True])
+@pytest.mark.parametrize("runs", [RUN, STACK], ids=["alone", "stack"])
+def test_a_finished_run_is_found_done(tmp_path, monkeypatch, runs, resume):
+    first = train(runs, tmp_path, device="cpu")
+    monkeypatch.setattr("layerstep.training.loop.Engine", None)  # nothing is trained again
+    again = train(runs, tmp_path, device="cpu", resume=resume)
+    for one, two in zip(*[[models] if runs is RUN else models for models in (first, again)], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+def test_a_finished_model_that_was_damaged_is_made_again_from_the_checkpoint(tmp_path):
     first = train(RUN, tmp_path, device="cpu")
-    again = train(RUN, tmp_path, device="cpu", resume=True)
+    (tmp_path / "model.safetensors").write_bytes(b"1234")
+    again = train(RUN, tmp_path, device="cpu")
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+
+
+def test_another_function_under_the_name_of_a_kernel_is_another_run(tmp_path, monkeypatch):
+    def laplace(scale):
+        return lambda x, z, v: torch.exp(-scale * torch.cdist(x, z) / v)
+
+    monkeypatch.setitem(ls.KERNELS, "mine", laplace(1.0))
+    run = RUN.override(kernel="mine", steps=64, warmup=0)
+    train(run, tmp_path, device="cpu")
+    with pytest.raises(InputError, match="this run was started there"):
+        train(RUN.override(kernel="mine", steps=64, warmup=0), tmp_path, device="cpu", resume=False)
+    written = json.loads((tmp_path / "runs.json").read_text())["runs"][0]
+    assert Run.from_dict(written) == run
+    monkeypatch.setitem(ls.KERNELS, "mine", laplace(1.001))
+    with pytest.raises(InputError, match="holds another run"):
+        train(run, tmp_path, device="cpu")
+    with pytest.raises(
+        InputError, match=r"kernel = 'mine': must be the function it was .* ls\.KERNELS, or choose another"
+    ):
+        Run.from_dict(written)
 
 
 @pytest.mark.parametrize(
@@ -204,6 +258,54 @@ def test_damaged_checkpoints_are_refused_in_words(tmp_path, damage, error, words
     run = RUN.override(seed=5) if damage == "run" else RUN
     with pytest.raises(error, match=words):
         load_checkpoint(tmp_path, [run])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"weights": torch.zeros(2)}, r"has \[2\], torch.float32 as weights, not \[1, 9\], torch.float32\. Delete"),
+        ({"weights": torch.zeros(1, 9).double()}, r"has \[1, 9\], torch.float64 as weights, not"),
+        ({"other": torch.zeros(1)}, "has nothing as weights, not"),
+    ],
+)
+def test_a_checkpoint_of_another_shape_is_refused_in_words(tmp_path, change, words):
+    """Its checksum is right: it was made by something else."""
+    save_checkpoint(tmp_path, [RUN], 5, change)
+    with pytest.raises(FileError, match=words):
+        load_checkpoint(tmp_path, [RUN], {"weights": torch.zeros(1, 9)})
+
+
+@pytest.mark.parametrize(
+    "size", [{"layers": 10**6}, {"layers": 10**12}, {"width": 2**24}, {"N": 10**6, "sigma": 9.0}, {"d": 10**9}], ids=str
+)
+def test_what_cannot_fit_in_memory_is_refused_in_words(tmp_path, size):
+    with pytest.raises(InputError, match=r"needs .* GiB of memory or more, and there are .* Take fewer"):
+        train(RUN.override(**size), tmp_path / "out", device="cpu")
+    assert list(tmp_path.iterdir()) == []
+
+
+MISTAKES = {
+    "a name": ("tiny", r"run = 'tiny': must be a Run or a list of them\. Such as ls\.PRESETS\['tiny'\]"),
+    "no run": ([1], r"run = \[1\]: must be a Run or a list of them"),
+    "no runs": ([], "runs = none: must be one run or more"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_is_no_run_is_refused_in_words(tmp_path, name, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as for a user
+    with pytest.raises(InputError, match=MISTAKES[name][1]):
+        train(MISTAKES[name][0], tmp_path / "out")
+    for options, words in (
+        ({"resume": "maybe"}, "resume = 'maybe': must be one of auto, True, False"),
+        ({"device": "tpu"}, "device = 'tpu': must be one of"),
+    ):
+        with pytest.raises(InputError, match=words):
+            train(RUN, tmp_path / "out", **options)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match=r"is a file\. Choose a directory"):
+        train(RUN, tmp_path / "file")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_weights_saved_over_others_are_the_ones_that_are_read(tmp_path):
@@ -239,7 +341,7 @@ def test_one_folder_is_one_run_at_a_time(tmp_path):
     pytest.importorskip("fcntl")
     first = training(RUN, tmp_path, device="cpu")
     next(first)
-    with pytest.raises(FileError, match=r"runs\.json is in use by another process"):
+    with pytest.raises(FileError, match=r"is in use by another process\. Wait for it, or"):
         train(RUN, tmp_path, device="cpu", resume=True)
     first.close()
     train(RUN, tmp_path, device="cpu", resume=True)
@@ -251,6 +353,7 @@ def test_a_damaged_line_of_the_log_costs_that_line(tmp_path, line):
     log = tmp_path / "log.jsonl"
     whole = log.read_bytes()
     log.write_bytes(line + b"\n" + whole)
+    (tmp_path / "config.json").unlink()  # as if stopped before the model was saved
     train(RUN, tmp_path, device="cpu", resume=True)
     assert log.read_bytes() == whole
 

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from layerstep.errors import InputError, require, require_count, require_kind
+from layerstep.errors import InputError, as_float, in_words, require, require_count, require_kind
+from layerstep.memory import require_memory
 from layerstep.solvers.base import Solver
 from layerstep.solvers.system import Batch
 from layerstep.tasks import Prompts, Task, Trajectory
@@ -45,8 +46,13 @@ def solve_all(
     """
     _require_problem(prompts, task)
     chosen = list(range(1, prompts.N + 1)) if contexts is None else context_lengths(contexts, prompts.N).tolist()
-    require(len(solvers) > 0, "solvers", "{}", "at least one solver")
+    pairs = isinstance(solvers, Mapping) and all(isinstance(v, Sequence) and len(v) == 2 for v in solvers.values())
+    allowed = "a dictionary of (solver, steps) by name, of at least one solver"
+    require(pairs and len(solvers) > 0, "solvers", solvers, allowed, "Such as {'cg': (ls.ConjugateGradient(), 20)}.")
     numbers = {name: step_numbers(steps, solver) for name, (solver, steps) in solvers.items()}
+    needed = sum(map(len, numbers.values())) * float(prompts.B * len(chosen)) * prompts.y.element_size()
+    remedy = "Ask for fewer steps, such as [10, 100, 1000], or fewer prompts."
+    require_memory("steps", f"{max(map(len, numbers.values())):,} numbers", needed, remedy, prompts.y.device)
     # Context length first while they are filled, so that every solver writes one contiguous piece.
     values = {name: prompts.y.new_empty(len(chosen), prompts.B, len(steps)) for name, steps in numbers.items()}
     longest = max(len(steps) for steps in numbers.values())
@@ -92,6 +98,7 @@ def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:
     require(ok, "solver", repr(solver), "a solver such as Richardson()", "By name: SOLVERS['richardson'].")
     if isinstance(steps, Integral):
         require_count(0, steps=steps)
+        require_memory("steps", in_words(steps), 8 * as_float(steps), "Give step numbers, such as [10, 100, 1000].")
         numbers = torch.arange(int(steps) + 1)
     else:
         try:

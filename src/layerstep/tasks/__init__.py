@@ -1,4 +1,4 @@
-"""What is asked: kernels, laws of inputs, prompts, and the Trajectory every answer is given in."""
+"""What is asked: kernels, input distributions, prompts, and the Trajectory every answer is given in."""
 
 from layerstep.tasks.inputs import INPUTS
 from layerstep.tasks.kernels import KERNELS

@@ -1,6 +1,6 @@
-"""Laws of the inputs x. A new law is one map from standard normals and one entry of INPUTS.
+"""Distributions of the inputs x. A new one is a map from standard normals and its entry in INPUTS.
 
-Every law is written as a map of standard normal draws z, so that one stream of random numbers serves all.
+Each is a map of standard normal draws z, so that one stream of random numbers serves all.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import InputError, require
+from layerstep.files import digest_of_values
 
 Points = Float[Tensor, "*batch d"]
-InputLaw = Callable[[Tensor, float], Tensor]
+InputDistribution = Callable[[Tensor, float], Tensor]
 
 
 def sphere(z: Points, input_std: float) -> Points:
@@ -34,18 +35,29 @@ def gaussian(z: Points, input_std: float) -> Points:
     return input_std * z
 
 
-INPUTS: dict[str, InputLaw] = {"sphere": sphere, "uniform": uniform, "gaussian": gaussian}
+INPUTS: dict[str, InputDistribution] = {"sphere": sphere, "uniform": uniform, "gaussian": gaussian}
+BUILT_IN = frozenset(INPUTS.values())
+
+
+def fingerprint(inputs: InputDistribution, d: int, input_std: float) -> str:
+    """12 hex digits of the values on fixed normals; none for a distribution of this file, which its name identifies."""
+    return "" if inputs in BUILT_IN else digest_of_values(inputs(probe_normals(d), input_std))
+
+
+def probe_normals(d: int) -> Float[Tensor, "2 7 d"]:
+    """The quantiles .001 to .999 of a standard normal."""
+    return torch.special.ndtri(torch.linspace(0.001, 0.999, 14 * d, dtype=torch.float64)).view(2, 7, d)
 
 
 @functools.lru_cache(maxsize=1024)
-def require_law(name: str, law: InputLaw, d: int, input_std: float) -> None:
-    """Raise InputError unless a law of the user's is one, on a few normals: the shape and type of z, finite."""
-    if law in (sphere, uniform, gaussian):
+def require_inputs(name: str, inputs: InputDistribution, d: int, input_std: float) -> None:
+    """Raise InputError unless a user's function is a distribution of inputs: the shape and type of z, finite."""
+    if inputs in BUILT_IN:
         return
-    z = torch.special.ndtri(torch.linspace(0.001, 0.999, 14 * d, dtype=torch.float64)).view(2, 7, d)
+    z = probe_normals(d)
     wanted = "a function of standard normals z [.., d] and input_std whose values have the shape of z and are finite"
     try:
-        wide, flat, single = (law(normals.clone(), input_std) for normals in (z, z[0], z.float()))
+        wide, flat, single = (inputs(normals.clone(), input_std) for normals in (z, z[0], z.float()))
     except Exception as error:
         raise InputError(f"inputs = {name!r}: must be {wanted}. It raised {type(error).__name__}: {error}") from error
     shapes = [list(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in (wide, flat, single)]

@@ -1,4 +1,4 @@
-"""Kernels K(x, x'). A new kernel is one function and one entry of KERNELS."""
+"""Kernels K(x, x'). A new kernel is a function and its entry in KERNELS."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import InputError, require
+from layerstep.files import digest_of_values
 
 Points = Float[Tensor, "*batch n d"]
 Gram = Float[Tensor, "*batch n m"]
@@ -49,14 +50,30 @@ def arccos1(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
 
 
 KERNELS: dict[str, Kernel] = {"gaussian": gaussian, "arccos1": arccos1}
+BUILT_IN = frozenset(KERNELS.values())
+#: log K of kernels that have values too small for a number.
+LOG_KERNELS: dict[Kernel, Kernel] = {gaussian: log_gaussian}
+
+
+def fingerprint(kernel: Kernel, d: int, v: float) -> str:
+    """12 hex digits of the values between fixed points; none for a kernel of this file, which its name identifies."""
+    if kernel in BUILT_IN:
+        return ""
+    x = probe_points(d)
+    return digest_of_values(torch.stack([kernel(scale * x, scale * x, v) for scale in (1.0, 0.3, 3.0)]))
+
+
+def probe_points(d: int) -> Float[Tensor, "7 d"]:
+    """Seven points in [-1, 1]^d."""
+    return torch.cos(torch.arange(1.0, 8.0, dtype=torch.float64).outer(torch.arange(1.0, d + 1.0, dtype=torch.float64)))
 
 
 @functools.lru_cache(maxsize=1024)
 def require_kernel(name: str, kernel: Kernel, d: int, v: float) -> None:
     """Raise InputError unless a kernel of the user's is one, on a few points: [n, m], finite, no eigenvalue below 0."""
-    if kernel in (gaussian, arccos1):
+    if kernel in BUILT_IN:
         return
-    x = torch.cos(torch.arange(1.0, 8.0, dtype=torch.float64).outer(torch.arange(1.0, d + 1.0, dtype=torch.float64)))
+    x = probe_points(d)
     wanted = "a function of x [n, d], z [m, d] and v whose values [n, m] are finite, symmetric, no eigenvalue below 0"
     try:
         K = kernel(x, x[:5], v)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -12,7 +13,16 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from layerstep.errors import InputError, require, require_count, require_kind
+from layerstep.errors import (
+    InputError,
+    as_device,
+    as_dtype,
+    require,
+    require_count,
+    require_kind,
+    require_seed,
+)
+from layerstep.memory import require_memory
 from layerstep.tasks.task import Task
 from layerstep.threads import one_thread
 
@@ -25,6 +35,9 @@ BLOCK = 2**23
 
 def as_float_tensor(name: str, value: Array, ndim: int, *, finite: bool = True) -> Tensor:
     """`value` as a floating-point tensor with `ndim` axes and finite entries, without gradients; or an InputError."""
+    parts = [value, *value] if isinstance(value, (list, tuple)) else [value]
+    hidden = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if isinstance(part, np.ma.MaskedArray))
+    require(hidden == 0, name, f"{hidden} masked values", "an array without a mask", "Remove or impute them.")
     try:
         # order="C" copies a reversed array, which torch does not take.
         tensor = value.detach() if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value, order="C"))
@@ -96,11 +109,12 @@ class Prompts:
             sequences = [int(sequences)]
         return Prompts(self.x[sequences], self.y[sequences], None if self.f is None else self.f[sequences])
 
-    def to(self, dtype: torch.dtype | None = None, device: str | torch.device | None = None) -> Prompts:
-        require(dtype is None or dtype.is_floating_point, "dtype", dtype, "a floating-point type")
+    def to(self, dtype: torch.dtype | str | None = None, device: str | torch.device | None = None) -> Prompts:
+        kind = None if dtype is None else as_dtype(dtype)
+        place = None if device is None else as_device(device)
 
         def move(tensor: Tensor) -> Tensor:
-            return tensor.to(device=device, dtype=dtype)
+            return tensor.to(device=place, dtype=kind)
 
         return Prompts(move(self.x), move(self.y), None if self.f is None else move(self.f))
 
@@ -121,7 +135,7 @@ def sample(
     seed: int,
     step: int = 0,
     *,
-    dtype: torch.dtype = torch.float64,
+    dtype: torch.dtype | str = torch.float64,
     device: str | torch.device = "cpu",
 ) -> Prompts:
     """B prompts of `task`. (seed, step) decides, whatever was drawn before; prompt b does not depend on B.
@@ -131,7 +145,8 @@ def sample(
     require_kind("task", task, Task, "Make one with ls.Task(inputs='sphere').")
     require_count(B=B)
     points = task.N + 1
-    x = task.law(normals(seed, step, 0, (B, points, task.d)))
+    require_memory("B", B, 8.0 * (B * points * (task.d + 3) + points**2), "Draw fewer prompts, or shorter ones.")
+    x = task.draw_inputs(normals(seed, step, 0, (B, points, task.d)))
     g = normals(seed, step, 1, (B, points, 1))
     block = max(1, BLOCK // points**2)
     with one_thread():
@@ -149,8 +164,8 @@ def _root(K: Float[Tensor, "B n n"]) -> Float[Tensor, "B n n"]:
 
 def normals(seed: int, step: int, stream: int, shape: tuple[int, ...]) -> Tensor:
     """Standard normals of the counter-based Philox generator: key (seed, step), one counter a stream."""
-    for name, value in {"seed": seed, "step": step}.items():
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        require(whole and 0 <= value < 2**64, name, repr(value), "an integer from 0 to 2**64 - 1")
+    require_seed(seed=seed, step=step)
+    remedy = "Take fewer prompts, fewer points or fewer dimensions."
+    require_memory("numbers to draw", f"{math.prod(shape):,}", 8.0 * math.prod(shape), remedy)
     bits = np.random.Philox(key=np.array([seed, step], dtype=np.uint64), counter=[0, 0, 0, stream])
     return torch.from_numpy(np.random.Generator(bits).standard_normal(shape))

@@ -1,17 +1,26 @@
-"""A task is a law of prompts: inputs, kernel, noise. It is a frozen value."""
+"""A task is a distribution of prompts: inputs, kernel, noise. It is a frozen value."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import coerce_numbers, require_choice, require_count, require_square
-from layerstep.tasks.inputs import INPUTS, require_law
-from layerstep.tasks.kernels import KERNELS, log_gaussian, require_kernel
+from layerstep.errors import coerce_numbers, require, require_choice, require_count, require_square
+from layerstep.tasks import inputs as distributions
+from layerstep.tasks import kernels
+from layerstep.tasks.inputs import INPUTS, require_inputs
+from layerstep.tasks.kernels import KERNELS, LOG_KERNELS, require_kernel
+
+TWO_POINTS = (
+    "inputs = 'sphere' with d = 1: a sphere in one dimension is two points, -1 and 1, and every kernel matrix on it "
+    "has rank 2 at most. Take uniform or gaussian inputs."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +39,12 @@ class Task:
     input_std: float = 0.6
 
     def __post_init__(self) -> None:
-        require_choice("inputs", self.inputs, INPUTS, "In Python, ls.INPUTS takes a law of your own.")
-        require_choice("kernel", self.kernel, KERNELS, "In Python, ls.KERNELS takes a kernel of your own.")
+        require_choice("inputs", self.inputs, INPUTS, "In Python, ls.INPUTS takes a function of your own.")
+        require_choice("kernel", self.kernel, KERNELS, "In Python, ls.KERNELS takes a function of your own.")
         require_count(d=self.d, N=self.N)
         require_square(v=self.v, sigma=self.sigma, input_std=self.input_std)
         coerce_numbers(self)
-        require_law(self.inputs, INPUTS[self.inputs], self.d, self.input_std)
+        require_inputs(self.inputs, INPUTS[self.inputs], self.d, self.input_std)
         require_kernel(self.kernel, KERNELS[self.kernel], self.d, self.v)
 
     @property
@@ -49,13 +58,51 @@ class Task:
 
     def log_gram(self, x: Float[Tensor, "*batch n d"], z: Float[Tensor, "*batch m d"]) -> Float[Tensor, "*batch n m"]:
         """log K, also where the Gaussian kernel underflows."""
-        if self.kernel == "gaussian":
-            return log_gaussian(x, z, self.v)
-        return self.gram(x, z).clamp_min(torch.finfo(x.dtype).tiny).log()
+        log = LOG_KERNELS.get(KERNELS[self.kernel])
+        return log(x, z, self.v) if log else self.gram(x, z).clamp_min(torch.finfo(x.dtype).tiny).log()
 
-    def law(self, normals: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    def draw_inputs(self, normals: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
         """Inputs x from standard normals."""
+        if self.inputs == "sphere" and self.d == 1:
+            warnings.warn(TWO_POINTS, stacklevel=3)
         return INPUTS[self.inputs](normals, self.input_std)
 
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """What the user's own functions are by their values: names in KERNELS and INPUTS can be given twice."""
+        found = {
+            "inputs": distributions.fingerprint(INPUTS[self.inputs], self.d, self.input_std),
+            "kernel": kernels.fingerprint(KERNELS[self.kernel], self.d, self.v),
+        }
+        return {name: digits for name, digits in found.items() if digits}
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """The fields, and `fingerprints` where a function is the user's own."""
+        return asdict(self) | ({"fingerprints": self.fingerprints} if self.fingerprints else {})
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Task:
+        """The task of `to_dict`; an InputError where its functions are not those of this process."""
+        values = dict(values)
+        recorded = values.pop("fingerprints", {})
+        task = from_fields(cls, values, "task")
+        for name in {**recorded, **task.fingerprints} if isinstance(recorded, dict) else ():
+            require(
+                recorded.get(name) == task.fingerprints.get(name),
+                name,
+                repr(getattr(task, name)),
+                "the function it was when this was written: it has other values",
+                f"Register that one in ls.{'KERNELS' if name == 'kernel' else 'INPUTS'}, or choose another name.",
+            )
+        return task
+
+
+Value = TypeVar("Value")
+
+
+def from_fields(kind: type[Value], values: Mapping[str, Any], what: str) -> Value:
+    """A dataclass from its dictionary; unknown keys are refused, for they would silently change nothing."""
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    unknown = sorted(set(values) - set(known))
+    require(not unknown, f"{what} keys", ", ".join(unknown), f"among {', '.join(known)}", "Check the spelling.")
+    return kind(**values)

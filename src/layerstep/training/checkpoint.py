@@ -6,7 +6,7 @@ Both are written aside and renamed, so a kill at any moment leaves the checkpoin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -42,8 +42,13 @@ def save_checkpoint(folder: Path, runs: Sequence[Run], step: int, state: dict[st
     return path
 
 
-def load_checkpoint(folder: Path, runs: Sequence[Run]) -> tuple[int, dict[str, Tensor]] | None:
-    """The newest checkpoint, (step, state), or None where there is none. A damaged one is an error in words."""
+def load_checkpoint(
+    folder: Path, runs: Sequence[Run], like: Mapping[str, Tensor] | None = None
+) -> tuple[int, dict[str, Tensor]] | None:
+    """The newest checkpoint, (step, state), or None where there is none. A damaged one is an error in words.
+
+    `like`: tensors whose names, shapes and types the state must have.
+    """
     found = sorted(folder.glob("step-*.json"))
     if not found:
         return None
@@ -59,8 +64,14 @@ def load_checkpoint(folder: Path, runs: Sequence[Run]) -> tuple[int, dict[str, T
     if about.get("runs") != [run.identity for run in runs]:
         raise InputError(f"{note} belongs to another run. Give the same runs in the same order, or another folder.")
     path, step = note.with_suffix(".safetensors"), about.get("step")
-    if not isinstance(step, int) or note.stem != f"step-{step:09}" or step > runs[0].steps:
+    if not isinstance(step, int) or step < 0 or note.stem != f"step-{step:09}" or step > runs[0].steps:
         raise FileError(f"{note} says step {step!r}, which is not its own. {mend}")
     if checksum(path) != about.get("sha256"):
         raise FileError(f"{path} does not have the checksum it was written with. {mend}")
-    return step, read_tensors(path)[0]
+    state = read_tensors(path)[0]
+    for name, tensor in (like or state).items():
+        found = state.get(name)
+        if found is None or found.shape != tensor.shape or found.dtype != tensor.dtype:
+            there = "nothing" if found is None else f"{list(found.shape)}, {found.dtype}"
+            raise FileError(f"{path} has {there} as {name}, not {list(tensor.shape)}, {tensor.dtype}. {mend}")
+    return step, state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -21,6 +21,7 @@ from layerstep.errors import (
 from layerstep.files import digest
 from layerstep.tasks import Task
 from layerstep.tasks.prompts import normals
+from layerstep.tasks.task import from_fields
 
 ATTENTION = ("softmax", "linear", "linear-mean")
 PRECISION = ("bfloat16", "float32", "float64")
@@ -55,7 +56,7 @@ class Model:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Model:
-        return _from_dict(cls, values, "model")
+        return from_fields(cls, values, "model")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +115,7 @@ class Run:
         above 0.
         """
         task, dtype = self.task, self.dtype
-        x = task.law(normals(0, 0, 0, (256, 1, task.d)))
+        x = task.draw_inputs(normals(0, 0, 0, (256, 1, task.d)))
         least = math.sqrt(4 * (task.N + 1) * torch.finfo(dtype).eps * float(task.gram(x, x).mean()))
         require(
             task.sigma >= least,
@@ -131,7 +132,7 @@ class Run:
 
     @property
     def identity(self) -> str:
-        """12 hex digits that two runs share only when every number above is the same."""
+        """12 hex digits that runs share only when every number above is the same, and every function of the user's."""
         return digest(self.to_dict())
 
     @property
@@ -140,15 +141,14 @@ class Run:
         return f"{self.task.inputs}-seed{self.seed}-{self.identity}"
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"task": self.task.to_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Run:
-        values = dict(values)
-        for name, part in {"task": Task, "model": Model}.items():
-            if isinstance(values.get(name), dict):
-                values[name] = _from_dict(part, values[name], name)
-        return _from_dict(cls, values, "run")
+        require(isinstance(values, dict), "run", repr(values), "a dictionary, as Run.to_dict gives it")
+        parts = {"task": Task, "model": Model}
+        read = {name: parts[name].from_dict(values[name]) for name in parts if isinstance(values.get(name), dict)}
+        return from_fields(cls, values | read, "run")
 
     def override(self, **changes: Any) -> Run:
         """This run with scalars changed by name, wherever they live: override(lr=1e-3, layers=4, inputs="uniform")."""
@@ -180,29 +180,17 @@ def _home(name: str) -> str:
     raise InputError(f"{name} is no scalar of a run. There are: {', '.join(scalars())}.")
 
 
-Value = TypeVar("Value", Run, Model, Task)
-
-
-def _from_dict(kind: type[Value], values: dict[str, Any], what: str) -> Value:
-    """A dataclass from its dictionary; unknown keys are refused, for they would silently change nothing."""
-    known = [f.name for f in fields(kind)]
-    unknown = sorted(set(values) - set(known))
-    require(not unknown, f"{what} keys", ", ".join(unknown), f"among {', '.join(known)}", "Check the spelling.")
-    return kind(**values)
-
-
 # `fast` reaches the paper's quality in a small part of its steps; LOG.md says what else was tried.
 PRESETS = {
     "paper": Run(precision="bfloat16"),
     "fast": Run(steps=82_000, lr=6e-4, warmup=1000, curriculum_every=0, precision="bfloat16"),
     "tiny": Run(
-        task=Task(d=1, N=10, v=0.5),
+        task=Task(inputs="uniform", d=1, N=10, sigma=0.1),
         model=Model(layers=3, heads=2, width=32),
         steps=2500,
-        lr=2e-3,
+        lr=4e-3,
         lr_final=1e-4,
         warmup=100,
-        curriculum_start=4,
-        curriculum_every=100,
+        curriculum_every=0,
     ),
 }

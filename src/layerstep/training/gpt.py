@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from layerstep.errors import require, require_count
+from layerstep.errors import require, require_choice, require_count, require_kind
+from layerstep.memory import require_memory
 from layerstep.tasks import Prompts
 from layerstep.tasks.prompts import normals
 from layerstep.training.config import Model
@@ -47,12 +48,22 @@ class Attention(nn.Module):
         if self.kind == "softmax":
             z_BHTh = F.scaled_dot_product_attention(q_BHTh, k_BHTh, v_BHTh, is_causal=True)
         else:
+            require_choice("attention", self.kind, ("linear", "linear-mean"))
             score_BHTT = (q_BHTh @ k_BHTh.mT / math.sqrt(q_BHTh.shape[-1])).tril()
             if self.kind == "linear-mean":
                 visible_T = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=score_BHTT.dtype)
                 score_BHTT = score_BHTT / visible_T.unsqueeze(-1)
             z_BHTh = score_BHTT @ v_BHTh
         return self.out(z_BHTh.transpose(1, 2).flatten(2))
+
+
+BLOCK_BYTES = 30_000  # of Python objects, whatever the width: measured over 1,000 blocks
+
+
+def parameters(model: Model, d: int, N: int) -> int:
+    """How many numbers a GPT learns: 12 W² + 13 W in every block."""
+    W = model.width
+    return model.layers * (12 * W + 13) * W + (d + 1 + 2 * (N + 1) + 3) * W + 1
 
 
 class Block(nn.Module):
@@ -81,8 +92,11 @@ class GPT(Pretrained, nn.Module):
 
     def __init__(self, model: Model, d: int = 5, N: int = 40) -> None:
         super().__init__()
+        require_kind("model", model, Model, "Make one with ls.Model(layers=12).")
         require_count(d=d, N=N)
         self.model, self.d, self.N = model, int(d), int(N)
+        needed = 4.0 * parameters(model, d, N) + BLOCK_BYTES * model.layers
+        require_memory("model", model, needed, "Take fewer layers or a smaller width.")
         self.read_in = nn.Linear(d, model.width)
         self.positions = nn.Parameter(torch.zeros(2 * (N + 1), model.width))
         self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))

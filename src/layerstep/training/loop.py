@@ -1,10 +1,8 @@
-"""train(run, out): from a value to a folder of weights, log and checkpoints. Stopped anywhere, it can go on."""
+"""train(run, out): from a value to a directory of weights, log and checkpoints. Stopped anywhere, it can go on."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import inspect
 import json
 import math
 import os
@@ -14,35 +12,88 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from layerstep.errors import FileError, InputError, LayerstepError, as_device, as_float, require
-from layerstep.files import held, provenance, read_json, write_json, write_text
+from layerstep.errors import (
+    FileError,
+    InputError,
+    LayerstepError,
+    as_device,
+    as_float,
+    as_path,
+    quoted,
+    require,
+    require_choice,
+)
+from layerstep.files import locked, provenance, read_json, write_json, write_text
 from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
 from layerstep.training.config import Run
 from layerstep.training.engine import STREAM_SLICES, Engine
-from layerstep.training.progress import progress as show_progress
+from layerstep.training.gpt import GPT
+from layerstep.training.pretrained import CONFIG
+from layerstep.training.progress import showing
 from layerstep.training.schedule import active_points, learning_rate
-from layerstep.training.stack import require_stackable
+from layerstep.training.stack import require_fits, require_stackable
 
-RUNS, LOG, CHECKPOINTS, SNAPSHOTS = "runs.json", "log.jsonl", "checkpoints", "snapshots"
+RUNS, LOG, CHECKPOINTS, SNAPSHOTS, LOCK = "runs.json", "log.jsonl", "checkpoints", "snapshots", ".lock"
 Record = dict[str, Any]
-Options = ParamSpec("Options")
 
 
 class Diverged(LayerstepError, ArithmeticError):
     """The loss is no longer a number."""
 
 
+def train(
+    run: Run | Sequence[Run],
+    out: str | os.PathLike,
+    *,
+    device: str | torch.device | None = None,
+    resume: bool | str = "auto",
+    checkpoint_seconds: float = 60.0,
+    snapshots: Sequence[float] = (0.12, 0.3, 0.6),
+    on_log: Callable[[Record], None] | None = None,
+    progress: bool = False,
+    fused: bool | None = None,
+    stream_slices: int = STREAM_SLICES,
+) -> Any:
+    """Train `run` and write config.json, model.safetensors, log.jsonl and checkpoints to the directory `out`.
+
+    The result is a GPT. A list of runs of one shape is trained as a stack, each model in a directory of its own
+    inside `out`; the result is then a list of GPT. Where one diverges, the others go on to their end and are saved
+    before that is raised.
+
+    The same call again goes on from the last checkpoint, to the very bits an uninterrupted run has on the same
+    machine, and finds a finished run done. resume=True insists on something to go on from, resume=False on nothing.
+    Ctrl-C and SIGTERM write a checkpoint first; a second one does not wait for the chunk of steps to end.
+
+    `snapshots` are the fractions of training at which the weights are kept too. A tracker is a function: `on_log` is
+    called with every record of the log. `fused` asks for the hand-written kernels or refuses them (None: where they
+    fit); `stream_slices` of them fill each other's gaps (see Engine).
+    """
+    options = {"device": device, "resume": resume, "checkpoint_seconds": checkpoint_seconds, "snapshots": snapshots}
+    options |= {"on_log": on_log, "progress": progress, "fused": fused, "stream_slices": stream_slices}
+    steps, result = training(run, out, **options), None
+    with _signals_wait() as arrived:
+        try:
+            while not arrived:
+                next(steps)
+        except StopIteration as end:
+            result = end.value
+        steps.close()
+    for number in arrived:
+        signal.raise_signal(number)
+    return result
+
+
 def training(
     run: Run | Sequence[Run],
     out: str | os.PathLike,
     *,
-    device: str | None = None,
-    resume: bool = False,
+    device: str | torch.device | None = None,
+    resume: bool | str = "auto",
     checkpoint_seconds: float = 60.0,
     snapshots: Sequence[float] = (0.12, 0.3, 0.6),
     on_log: Callable[[Record], None] | None = None,
@@ -50,108 +101,110 @@ def training(
     fused: bool | None = None,
     stream_slices: int = STREAM_SLICES,
 ) -> Generator[None, None, Any]:
-    """Train `run` and write config.json, model.safetensors, log.jsonl and checkpoints to the folder `out`.
-
-    A list of runs of one shape is trained side by side, each model in a folder of its own inside `out`; the result
-    is then a list of GPT. Where one diverges, the others go on to their end and are saved before that is raised.
-    `snapshots` are the fractions of training at which the weights are kept too. A tracker is a function: `on_log` is
-    called with every record of the log. `resume` goes on from the last checkpoint, to the very bits an uninterrupted
-    run has on the same machine. `fused` asks for the hand-written kernels or refuses them (None: where they fit);
-    `stream_slices` of them fill each other's gaps (see Engine).
-
-    `training` stops after every chunk of steps, so that several can take turns; closed before its end it writes a
-    checkpoint. `train` does all of it, and stops so on Ctrl-C; a second Ctrl-C does not wait for the chunk to end.
-    """
+    """`train`, stopping after every chunk of steps so that several can go in turn; closed, it writes a checkpoint."""
+    alone = isinstance(run, Run)
+    require(alone or _are_runs(run), "run", quoted(run), "a Run or a list of them", "Such as ls.PRESETS['tiny'].")
     runs = [run] if isinstance(run, Run) else list(run)
     require_stackable(runs)
     require(as_float(checkpoint_seconds) >= 0, "checkpoint_seconds", repr(checkpoint_seconds), "a number of at least 0")
     fractions = isinstance(snapshots, Iterable) and all(0 < as_float(f) < 1 for f in snapshots)
     require(fractions, "snapshots", repr(snapshots), "a list of fractions between 0 and 1")
-    where = as_device(device)
-    folder = Path(out)
-    folders = [folder] if isinstance(run, Run) else [folder / each.name for each in runs]
-    _claim(folder, runs, resume, where)
-    busy = held(folder / RUNS, "Wait for it, stop it, or choose another folder.")
-    with busy, torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
-        engine = Engine(runs, where, fused, stream_slices)
-        checkpoint = load_checkpoint(folder / CHECKPOINTS, runs) if resume else None
-        if checkpoint is not None:
-            engine.restore(checkpoint[1], checkpoint[0])
-        yield from _Loop(engine, folder, folders, checkpoint_seconds, snapshots, on_log).run(progress)
-    models = [engine.gpt(s) for s in range(len(runs))]
-    return models[0] if isinstance(run, Run) else models
+    require_choice("resume", resume, ("auto", True, False))
+    where, folder = as_device(device), as_path("out", out)
+    folders = [folder] if alone else [folder / each.name for each in runs]
+    found = _found(folder, runs, resume)
+    models = _finished(runs, folders) if found else None
+    if models is None:
+        require_fits(runs, where)
+        with locked(folder / LOCK, f"{folder} is in use by another process. Wait for it, or choose another directory."):
+            if not _found(folder, runs, resume):  # asked again: another process may have been faster
+                _claim(folder, runs, where)
+            with torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
+                engine = Engine(runs, where, fused, stream_slices)
+                checkpoint = load_checkpoint(folder / CHECKPOINTS, runs, engine.state)
+                if checkpoint is not None:
+                    engine.restore(checkpoint[1], checkpoint[0])
+                yield from _Loop(engine, folder, folders, checkpoint_seconds, snapshots, on_log).run(progress)
+        models = [engine.gpt(s) for s in range(len(runs))]
+    return models[0] if alone else models
 
 
-def _to_its_end(begin: Callable[Options, Generator[None, None, Any]]) -> Callable[Options, Any]:
-    """`train` of `training`: the same arguments, one call."""
-
-    @functools.wraps(begin)
-    def train(*args: Options.args, **kwargs: Options.kwargs) -> Any:
-        steps, result = begin(*args, **kwargs), None
-        with _interrupt_waits() as interrupted:
-            try:
-                while not interrupted.is_set():
-                    next(steps)
-            except StopIteration as end:
-                result = end.value
-            steps.close()
-        if interrupted.is_set():
-            raise KeyboardInterrupt
-        return result
-
-    train.__name__ = train.__qualname__ = "train"
-    train.__signature__ = inspect.signature(begin).replace(return_annotation=Any)  # type: ignore[attr-defined]
-    return train
+def _are_runs(runs: object) -> bool:
+    return isinstance(runs, Sequence) and all(isinstance(each, Run) for each in runs)
 
 
-@contextlib.contextmanager
-def _interrupt_waits() -> Iterator[threading.Event]:
-    """Yield an event: the first Ctrl-C sets it and interrupts nothing, the second interrupts as ever.
+def _found(folder: Path, runs: list[Run], resume: bool | str) -> bool:
+    """Whether these runs were begun in `folder`; an InputError where it is somebody else's, or not what `resume` says.
 
-    Only the main thread may handle signals, and a program that handles or ignores Ctrl-C in its own way keeps it.
+    Nothing is written.
     """
-    interrupted = threading.Event()
-    usual = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or usual is not signal.default_int_handler:
-        yield interrupted
-        return
-
-    def first(*_: Any) -> None:
-        signal.signal(signal.SIGINT, usual)
-        interrupted.set()
-
-    signal.signal(signal.SIGINT, first)
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
-train = _to_its_end(training)
-
-
-def _claim(folder: Path, runs: list[Run], resume: bool, device: torch.device) -> None:
-    """Make `folder` the place of these runs, or say whose it is."""
     about = folder / RUNS
     if about.exists():
         known = read_json(about)
         if not isinstance(known, dict) or known.get("identities") != [run.identity for run in runs]:
-            raise InputError(f"out = {folder}: holds another run (see {about}). Choose another folder, or delete it.")
-        if not resume:
-            raise InputError(f"out = {folder}: this run was started there. Pass resume, or choose another folder.")
-        return
+            raise InputError(f"out = {folder}: holds another run ({RUNS} there). Choose another directory.")
+        if resume is False:
+            raise InputError(f"out = {folder}: this run was started there. Pass resume, or choose another directory.")
+        return True
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"out = {folder}: is a file. Choose a directory.")
     if folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
-        raise InputError(f"out = {folder}: is not empty and holds no run. Choose another folder.")
-    if resume:
-        raise InputError(f"out = {folder}: there is nothing to resume. Leave out resume, or choose another folder.")
+        raise InputError(f"out = {folder}: is not empty and holds no run. Choose another directory.")
+    if resume is True:
+        raise InputError(f"out = {folder}: there is nothing to resume. Leave out resume, or choose another directory.")
+    return False
+
+
+def _finished(runs: list[Run], folders: list[Path]) -> list[GPT] | None:
+    """The models of runs that came to their end; None where one is missing or damaged."""
+    try:
+        for run, folder in zip(runs, folders, strict=True):
+            about = read_json(folder / CONFIG)["about"]
+            if about["step"] != run.steps or Run.from_dict(about["run"]).identity != run.identity:
+                return None
+        return [GPT.from_pretrained(folder, dtype=run.dtype) for run, folder in zip(runs, folders, strict=True)]
+    except (LayerstepError, TypeError, KeyError):
+        return None
+
+
+def _claim(folder: Path, runs: list[Run], device: torch.device) -> None:
+    """Make `folder` the place of these runs."""
     write_json(
-        about,
+        folder / RUNS,
         {
             "identities": [run.identity for run in runs],
             "runs": [run.to_dict() for run in runs],
             "provenance": provenance(str(device)),
         },
     )
+
+
+@contextlib.contextmanager
+def _signals_wait() -> Iterator[list[int]]:
+    """Yield a list: the first Ctrl-C or SIGTERM is put there and interrupts nothing, the second acts as ever.
+
+    Only the main thread may handle signals, and a program that handles or ignores them in its own way keeps that.
+    """
+    arrived: list[int] = []
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    if threading.current_thread() is not threading.main_thread():
+        usual = {}
+    ours = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
+
+    def restore() -> None:
+        for number in ours:
+            signal.signal(number, usual[number])
+
+    def first(number: int, _: Any) -> None:
+        restore()
+        arrived.append(number)
+
+    for number in ours:
+        signal.signal(number, first)
+    try:
+        yield arrived
+    finally:
+        restore()
 
 
 class _Loop:
@@ -179,7 +232,7 @@ class _Loop:
 
     def run(self, progress: bool) -> Iterator[None]:
         saved = time.monotonic()
-        with show_progress(self.total, self.engine.step, progress) as show:
+        with showing(self.total, self.engine.step, progress) as show:
             while self.engine.step < self.total:
                 stop = min([s for s in self.snapshots if s > self.engine.step] + [self.total])
                 before = self.engine.step

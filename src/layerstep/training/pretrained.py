@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from layerstep.errors import FileError, InputError, as_device, require, require_count
-from layerstep.files import read_json, read_tensors, write_json, write_tensors
+from layerstep.errors import FileError, InputError, as_device, as_dtype, as_path, require, require_count
+from layerstep.files import as_json, read_json, read_tensors, save_tensors, write_together
 from layerstep.training.config import Model
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -39,33 +39,36 @@ class Pretrained(nn.Module):
         self,
         path: str | os.PathLike,
         *,
-        dtype: torch.dtype | None = None,
+        dtype: torch.dtype | str | None = None,
         shard_bytes: int | None = None,
         about: dict[str, Any] | None = None,
     ) -> Path:
-        """Write config.json and model.safetensors to the folder `path`.
+        """Write config.json and model.safetensors to the directory `path`.
 
         dtype=torch.float16 halves the file; `shard_bytes` splits it. `about` is kept in config.json.
         """
-        folder = Path(path)
-        _require_real(dtype)
+        folder, kind = as_path("path", path), None if dtype is None else as_dtype(dtype)
         if shard_bytes is not None:
             require_count(shard_bytes=shard_bytes)
-        state = {name: t.to(dtype) for name, t in self.state_dict().items()}
+        state = {name: t.to(kind) for name, t in self.state_dict().items()}
         groups = shards(state, shard_bytes) if shard_bytes else [state]
-        names = [f"model-{i:05}-of-{len(groups):05}.safetensors" for i in range(1, len(groups) + 1)]
-        if len(groups) == 1:
-            names = [WEIGHTS]
-        # Without its index a folder half written has no weights; with one that stays it would have old and new ones.
-        (folder / INDEX).unlink(missing_ok=True)
-        for name, group in zip(names, groups, strict=True):
-            write_tensors(folder / name, group, {"format": "pt"})
+        config = {"model_type": KIND, "model": self.model.to_dict(), "d": self.d, "N": self.N}
+        texts = {CONFIG: config | ({"about": about} if about else {})}
+        names = [WEIGHTS]
         if len(groups) > 1:
+            names = [f"model-{i:05}-of-{len(groups):05}.safetensors" for i in range(1, len(groups) + 1)]
             weight_map = {key: name for name, group in zip(names, groups, strict=True) for key in group}
             total = sum(t.nbytes for t in state.values())
-            write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
-        config = {"model_type": KIND, "model": self.model.to_dict(), "d": self.d, "N": self.N}
-        write_json(folder / CONFIG, config | ({"about": about} if about else {}))
+            texts[INDEX] = {"metadata": {"total_size": total}, "weight_map": weight_map}
+
+        def no_index() -> None:  # a kill between two renames leaves no weights then, and no mixture of old and new ones
+            (folder / INDEX).unlink(missing_ok=True)
+
+        with write_together([folder / name for name in (*names, *texts)], before=no_index) as asides:
+            for aside, group in zip(asides, groups, strict=False):
+                save_tensors(aside, group, {"format": "pt"})
+            for aside, value in zip(asides[len(names) :], texts.values(), strict=True):
+                aside.write_text(as_json(value), encoding="utf-8")
         # Weights saved there before, in another number of files, would be read in place of these.
         for file in [folder / WEIGHTS, *folder.glob("model-*-of-*.safetensors")]:
             if file.name not in names:
@@ -77,21 +80,19 @@ class Pretrained(nn.Module):
         cls: type[Saved],
         path: str | os.PathLike,
         *,
-        dtype: torch.dtype | None = None,
+        dtype: torch.dtype | str | None = None,
         device: str | torch.device = "cpu",
     ) -> Saved:
-        """The model saved in the folder `path`, in its own precision unless `dtype` says otherwise.
+        """The model saved in the directory `path`, in its own precision unless `dtype` says otherwise.
 
         Weights stored in half precision come back as float32.
         """
-        folder = Path(path)
+        folder, place, kind = as_path("path", path), as_device(device), None if dtype is None else as_dtype(dtype)
         if not folder.is_dir():
-            raise FileError(f"{folder} is no folder. save_pretrained and `layerstep train` write such folders.")
-        place = as_device(device)
-        _require_real(dtype)
+            raise FileError(f"{folder} is not a directory. save_pretrained and `layerstep train` write one.")
         inside = sorted(config.parent.name for config in folder.glob(f"*/{CONFIG}"))
         if inside and not (folder / CONFIG).exists():
-            raise FileError(f"{folder} holds models and is none. Choose one of {', '.join(inside)}.")
+            raise FileError(f"{folder} holds models and is not one itself. Choose one of {', '.join(inside)}.")
         model = cls._described(folder / CONFIG)
         files = _weight_files(folder / INDEX) if (folder / INDEX).is_file() else [WEIGHTS]
         if not any((folder / file).exists() for file in files):
@@ -100,7 +101,7 @@ class Pretrained(nn.Module):
         load(model, state, str(folder))
         stored = next(iter(state.values())).dtype
         kept = torch.float32 if stored in (torch.float16, torch.bfloat16) else stored
-        return model.to(device=place, dtype=dtype or kept).eval()
+        return model.to(device=place, dtype=kind or kept).eval()
 
     @classmethod
     def _described(cls: type[Saved], path: Path) -> Saved:
@@ -115,11 +116,7 @@ class Pretrained(nn.Module):
         except KeyError as error:
             raise FileError(f"{path} has no {error}. Copy or write it again.") from error
         except (TypeError, InputError) as error:
-            raise FileError(f"{path} describes no model: {error} Copy or write it again.") from error
-
-
-def _require_real(dtype: torch.dtype | None) -> None:
-    require(dtype is None or dtype.is_floating_point, "dtype", dtype, "a precision such as torch.float32")
+            raise FileError(f"{path} does not describe a model: {error} Copy or write it again.") from error
 
 
 def _weight_files(index: Path) -> list[str]:
@@ -128,7 +125,7 @@ def _weight_files(index: Path) -> list[str]:
     places = found.get("weight_map") if isinstance(found, dict) else None
     # Names of files only: an index cannot point outside its folder.
     if not isinstance(places, dict) or not places or any(Path(str(f)).name != f for f in places.values()):
-        raise FileError(f"{index} is no index of shards: it has no `weight_map` of file names. Write it again.")
+        raise FileError(f"{index} is not an index of shards: it has no `weight_map` of file names. Write it again.")
     return sorted(set(places.values()))
 
 
@@ -136,6 +133,8 @@ def load(model: nn.Module, state: dict[str, Tensor], where: str) -> None:
     """Copy `state` into `model`; names and shapes must agree exactly. The model takes the state's precision."""
     expected = {name: tuple(t.shape) for name, t in model.state_dict().items()}
     found = {name: tuple(t.shape) for name, t in state.items()}
+    if not state:
+        raise FileError(f"{where} holds no tensors. Copy or write it again.")
     wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
     if wrong:
         first = wrong[0]
@@ -143,5 +142,7 @@ def load(model: nn.Module, state: dict[str, Tensor], where: str) -> None:
             f"{where}: {len(wrong)} tensors do not fit the model, first {first}: "
             f"found {found.get(first, 'none')}, expected {expected.get(first, 'none')}."
         )
-    require(len({t.dtype for t in state.values()}) == 1, "dtype", "several in one file", "one")
+    kinds = {t.dtype for t in state.values()}
+    if len(kinds) > 1 or not all(kind.is_floating_point for kind in kinds):
+        raise FileError(f"{where} holds {', '.join(sorted(map(str, kinds)))}, not one precision. Write it again.")
     model.to(next(iter(state.values())).dtype).load_state_dict(state)

@@ -18,7 +18,7 @@ def clock(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def progress(total: int, start: int, wanted: bool) -> Iterator[Show]:
+def showing(total: int, start: int, wanted: bool) -> Iterator[Show]:
     """Yield show(step, words)."""
     if not wanted:
         yield lambda step, words: None

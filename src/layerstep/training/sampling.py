@@ -27,7 +27,7 @@ def draw_chunk(
 
 def draw(task: Task, z: Float[Tensor, "B M d1"]) -> tuple[Float[Tensor, "B M d"], Float[Tensor, "B M"]]:
     """Prompts from standard normals: the first d columns become x, the last one y."""
-    x = task.law(z[..., :-1])
+    x = task.draw_inputs(z[..., :-1])
     K = task.gram(x, x)
     K.diagonal(dim1=-2, dim2=-1).add_(task.lam)
     # A Run refuses a sigma too small for this to be safe: nothing to check here, so the host does not wait.

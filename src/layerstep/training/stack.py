@@ -10,8 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import InputError, require
+from layerstep.memory import require_memory
 from layerstep.training.config import Run
-from layerstep.training.gpt import GPT
+from layerstep.training.gpt import BLOCK_BYTES, GPT, parameters
+from layerstep.training.sampling import CHUNK
 
 ALIGN = 1024  # the length of a row is rounded up to this, so that every model starts on an aligned address
 
@@ -64,11 +66,11 @@ class Layout:
         return gpt
 
 
-MAY_DIFFER = "the task's law, the seed, and the numbers of the optimizer and of the schedules"
+MAY_DIFFER = "inputs, kernel, noise, seed, and the numbers of the optimizer and of the schedules"
 
 
 def require_stackable(runs: Sequence[Run]) -> None:
-    """Runs that train side by side share what decides shapes and lengths."""
+    """Runs that train as a stack share what decides shapes and lengths."""
     require(len(runs) > 0, "runs", "none", "one run or more")
 
     def shared(run: Run) -> dict:
@@ -91,3 +93,15 @@ def require_stackable(runs: Sequence[Run]) -> None:
                 )
         if run in runs[:i]:
             raise InputError(f"stacked runs {runs.index(run)} and {i} are the same run. Change a seed.")
+
+
+def require_fits(runs: Sequence[Run], device: torch.device) -> None:
+    """Raise InputError where the least that these runs hold at once is more than the memory there is."""
+    run, S = runs[0], len(runs)
+    size, points = (8.0 if run.dtype == torch.float64 else 4.0), run.task.N + 1
+    weights = 4 * S * parameters(run.model, run.task.d, run.task.N) * size  # and gradient, and two moments
+    kept = 14 * run.model.layers * run.batch * 2 * points * run.model.width * (size / 2)  # for the backward pass
+    prompts = CHUNK * run.batch * points * (S * (run.task.d + 1) + 2 * points) * size
+    needed = weights + kept + prompts + BLOCK_BYTES * run.model.layers
+    remedy = "Take fewer layers, a smaller width or batch, or shorter prompts."
+    require_memory("run", f"{S} of {run.model}, batch {run.batch}, N {run.task.N}", needed, remedy, device)

@@ -11,6 +11,8 @@ import torch
 
 from layerstep.training.config import Run
 
+ATTENTION = ("softmax", "linear", "linear-mean")  # what the kernels of attention.py have a branch for
+
 
 def unsupported(run: Run, device: torch.device) -> str:
     """Why the kernels cannot train `run` on `device`; empty when they can."""
@@ -20,6 +22,8 @@ def unsupported(run: Run, device: torch.device) -> str:
         return f"the kernels need CUDA, and the device is {device.type}"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
+    if run.model.attention not in ATTENTION:
+        return f"attention = {run.model.attention!r} is not one of {', '.join(ATTENTION)}"
     if run.precision != "bfloat16":
         return f"the kernels compute in bfloat16, and precision is {run.precision}"
     if width & (width - 1) or not 16 <= width <= 1024:

@@ -12,6 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from layerstep.errors import require_choice
+from layerstep.training.fused import ATTENTION
+
 LOG2E = tl.constexpr(1.4426950408889634)
 
 
@@ -147,6 +150,7 @@ FORWARD_WARPS, BACKWARD_WARPS = 1, 1
 
 
 def _shape(T: int, heads: int, width: int, kind: str, warps: int) -> dict:
+    require_choice("attention", kind, ATTENTION)
     D, block = width // heads, 16
     while block * 4 < T or (block < 32 and T > 16):  # at most four blocks
         block *= 2

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "layerstep"
-GROUND = {"errors", "files", "threads", "stats", "memory"}
+GROUND = {"errors", "files", "threads", "stats", "memory", "progress"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
     "threads": set(),
     "stats": set(),
     "memory": {"errors"},
+    "progress": set(),
     "tasks": GROUND,
     "solvers": GROUND | {"tasks"},
     "construction": GROUND | {"tasks"},

@@ -129,8 +129,8 @@ def coerce_numbers(value: Any) -> None:
 
 def as_path(argument: str, value: Any, remedy: str = "") -> Path:
     """`value`, a string or a path, as a path that a file system can hold. Whether something is there, others ask."""
-    if not isinstance(value, (str, os.PathLike)) or isinstance(found := os.fspath(value), bytes):
-        require(False, argument, quoted(value), "the path of a file or directory", remedy)
+    found: Any = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    require(isinstance(found, str), argument, quoted(value), "the path of a file or directory", remedy)
     try:
         names = [os.fsencode(name) for name in (found, *Path(found).parts)]
     except UnicodeEncodeError:

@@ -14,14 +14,14 @@ def answer(capsys, *arguments):
 
 
 def test_the_papers_setting_is_the_default(capsys):
-    status, printed = answer(capsys, "--sample", 1)
+    status, printed = answer(capsys, "--prompts", 1)
     assert status == 0
     for words in ("712", "0.009927", "weight of the sink", "arithmetic"):
         assert words in printed.out
 
 
 def test_json_carries_certificate_and_predictions(capsys):
-    status, printed = answer(capsys, "--json", "--sample", 2, "--N", 8, "--lam", 0.1)
+    status, printed = answer(capsys, "--json", "--prompts", 2, "--N", 8, "--lam", 0.1)
     report = json.loads(printed.out)
     assert status == 0
     assert report["certificate"]["scheme"] == "compact"
@@ -47,7 +47,7 @@ def prompt(tmp_path):
 @pytest.mark.parametrize("scheme", [("compact",), ("exact", "--eta", 0.5), ("paper", "--L", 3)], ids=lambda s: s[0])
 def test_a_users_prompt_is_answered_and_the_network_saved(capsys, prompt, tmp_path, scheme):
     length = [] if "--L" in scheme else ["--error", 0.05]
-    arguments = ["--csv", prompt, "--lam", 1, "--scheme", *scheme, *length, "--save", tmp_path / "net", "--json"]
+    arguments = ["--csv", prompt, "--lam", 1, "--scheme", *scheme, *length, "--out", tmp_path / "net", "--json"]
     status, printed = answer(capsys, *arguments)
     assert status == 0
     [rows] = json.loads(printed.out)["runs"]
@@ -64,7 +64,7 @@ def test_predictions_of_small_labels_are_not_shown_as_zero(capsys, tmp_path):
 
 
 def test_a_model_for_torch_alone_is_exported(capsys, tmp_path):
-    status, _ = answer(capsys, "--N", 4, "--lam", 1, "--export", tmp_path / "model", "--sample", 0)
+    status, _ = answer(capsys, "--N", 4, "--lam", 1, "--export", tmp_path / "model", "--prompts", 0)
     assert status == 0
     assert sorted(file.name for file in (tmp_path / "model").iterdir()) == ["model.py", "weights.safetensors"]
 
@@ -95,7 +95,7 @@ def test_a_file_that_is_no_prompt_is_refused_in_words(capsys, tmp_path, text):
     [
         (["--csv", "/nowhere/prompt.csv"], "cannot read /nowhere/prompt.csv: No such file"),
         (["--lam", -1], "lam = -1.0: must be a finite number above 0"),
-        (["--scheme", "paper", "--save", "/tmp/x"], "certified, not built"),
+        (["--scheme", "paper", "--out", "/tmp/x"], "certified, not built"),
         (["--error", 0.1, "--L", 5], "one of the two"),
     ],
 )

@@ -18,22 +18,22 @@ def saved(tmp_path):
 
 
 def test_probe_writes_probes_beside_the_model(saved, capsys):
-    assert main(["probe", str(saved), "--prompts", "64", "--sequences", "8", "--json"]) == 0
+    assert main(["probe", str(saved), "--prompts", "64", "--test-prompts", "8", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["sites"] == ["embedding", "block 1", "block 2"]
     assert printed["task"]["inputs"] == "uniform"
     assert (saved / "probes.safetensors").is_file()
-    assert main(["probe", str(saved), "--prompts", "64", "--sequences", "8", "--attention"]) == 0
+    assert main(["probe", str(saved), "--prompts", "64", "--test-prompts", "8", "--attention"]) == 0
     assert "attention 2" in capsys.readouterr().out
     names = sorted(file.name for file in saved.glob("probes*"))
     assert names == ["probes-attention.safetensors", "probes.safetensors"]
     for name in names:
-        assert main(["identify", str(saved), "--probes", str(saved / name), "--sequences", "64", "--json"]) == 0
+        assert main(["identify", str(saved), "--probes", str(saved / name), "--prompts", "64", "--json"]) == 0
         assert len(json.loads(capsys.readouterr().out)["layers"]) == (5 if "attention" in name else 3)
 
 
 def test_identify_says_none_on_an_untrained_model(saved, capsys):
-    arguments = ["--probe-prompts", "64", "--sequences", "64", "--seed", "1", "--json"]
+    arguments = ["--probe-prompts", "64", "--prompts", "64", "--seed", "1", "--json"]
     assert main(["identify", str(saved), *arguments]) == 0
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["solver"] is None
@@ -45,7 +45,7 @@ def test_a_model_with_a_broken_layer_is_judged_without_it(saved, capsys):
     with torch.no_grad():
         model.blocks[1].up.weight.fill_(torch.nan)
     model.save_pretrained(saved, about={"run": {"task": ls.Task(d=3, N=6, inputs="uniform").to_dict()}})
-    assert main(["identify", str(saved), "--probe-prompts", "64", "--sequences", "64"]) == 0
+    assert main(["identify", str(saved), "--probe-prompts", "64", "--prompts", "64"]) == 0
     assert "layers 2 have predictions that are NaN or infinite: left out" in capsys.readouterr().out
 
 
@@ -55,7 +55,7 @@ def test_a_model_that_says_nothing_has_nothing_to_identify(tmp_path, capsys):
         for parameter in model.parameters():
             parameter.zero_()
     folder = str(model.save_pretrained(tmp_path / "zero"))
-    assert main(["identify", folder, "--probe-prompts", "64", "--sequences", "64"]) == 0
+    assert main(["identify", folder, "--probe-prompts", "64", "--prompts", "64"]) == 0
     out = capsys.readouterr().out
     assert "nothing to identify" in out
     assert "layers 0, 1, 2 predict a constant: left out" in out
@@ -68,7 +68,7 @@ def test_probes_that_are_not_there_are_not_fitted_in_silence(saved, capsys):
 
 def test_a_model_that_is_nowhere_is_one_line_and_status_2(capsys):
     assert main(["identify", "nowhere"]) == 2
-    assert "must be a folder, a file, or a solver" in capsys.readouterr().err
+    assert "must be a directory, a file, or one of richardson" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["identify", "probe"])
@@ -84,7 +84,19 @@ def test_an_option_that_contradicts_the_model_is_refused(verb, option, value, ma
 
 
 def test_an_option_that_agrees_with_the_model_is_taken(saved, capsys):
-    arguments = ["--prompts", "8", "--sequences", "4", "--json", "--inputs", "uniform", "--N", "6", "--sigma", "0.05"]
+    arguments = [
+        "--prompts",
+        "8",
+        "--test-prompts",
+        "4",
+        "--json",
+        "--inputs",
+        "uniform",
+        "--N",
+        "6",
+        "--sigma",
+        "0.05",
+    ]
     assert main(["probe", str(saved), *arguments]) == 0
     assert json.loads(capsys.readouterr().out)["task"]["inputs"] == "uniform"
 
@@ -92,7 +104,7 @@ def test_an_option_that_agrees_with_the_model_is_taken(saved, capsys):
 def test_a_model_of_unknown_task_takes_the_options(tmp_path, capsys):
     model = GPT(Model(layers=1, heads=2, width=16), d=3, N=6).initialise(seed=1)
     folder = str(model.save_pretrained(tmp_path / "nameless"))
-    assert main(["probe", folder, "--prompts", "8", "--sequences", "4", "--json", "--v", "2", "--d", "3"]) == 0
+    assert main(["probe", folder, "--prompts", "8", "--test-prompts", "4", "--json", "--v", "2", "--d", "3"]) == 0
     task = json.loads(capsys.readouterr().out)["task"]
     assert (task["v"], task["d"], task["N"], task["inputs"]) == (2, 3, 6, "sphere")
     assert main(["probe", folder, "--d", "5"]) == 2
@@ -107,7 +119,7 @@ def test_a_model_with_a_task_that_is_none_is_one_line_and_status_2(tmp_path, cap
 
 
 def test_probes_of_another_model_are_one_line_and_status_2(saved, tmp_path, capsys):
-    assert main(["probe", str(saved), "--prompts", "8", "--sequences", "4", "--json"]) == 0
+    assert main(["probe", str(saved), "--prompts", "8", "--test-prompts", "4", "--json"]) == 0
     other = GPT(Model(layers=2, heads=2, width=16), d=3, N=6).initialise(seed=2).save_pretrained(tmp_path / "other")
     capsys.readouterr()
     assert main(["identify", str(other), "--probes", str(saved / "probes.safetensors")]) == 2
@@ -117,9 +129,9 @@ def test_probes_of_another_model_are_one_line_and_status_2(saved, tmp_path, caps
 def test_probes_of_another_task_are_one_line_and_status_2(tmp_path, capsys):
     model = GPT(Model(layers=1, heads=2, width=16), d=3, N=6).initialise(seed=1)
     folder = str(model.save_pretrained(tmp_path / "nameless"))
-    assert main(["probe", folder, "--prompts", "8", "--sequences", "4", "--json", "--sigma", "0.3"]) == 0
+    assert main(["probe", folder, "--prompts", "8", "--test-prompts", "4", "--json", "--sigma", "0.3"]) == 0
     capsys.readouterr()
-    assert main(["identify", folder, "--sequences", "64"]) == 2
+    assert main(["identify", folder, "--prompts", "64"]) == 2
     error = capsys.readouterr().err
     assert "probes.safetensors: these probes were fitted on another task: sigma = 0.3 (here 0.05). Fit others" in error
 
@@ -127,22 +139,22 @@ def test_probes_of_another_task_are_one_line_and_status_2(tmp_path, capsys):
 def test_the_papers_network_is_judged_at_its_one_context(tmp_path, capsys):
     save = str(tmp_path / "network.safetensors")
     size = ["--scheme", "paper", "--d", "1", "--N", "3", "--lam", "0.3", "--L", "4", "--json"]
-    assert main(["construct", *size, "--B-y", "8", "--save", save]) == 0
+    assert main(["construct", *size, "--B-y", "8", "--out", save]) == 0
     capsys.readouterr()
-    assert main(["identify", save, "--sequences", "64"]) == 0
+    assert main(["identify", save, "--prompts", "64"]) == 0
     assert "n = 3\n" in capsys.readouterr().out
-    assert main(["construct", *size, "--B-y", "1", "--save", save]) == 0
+    assert main(["construct", *size, "--B-y", "1", "--out", save]) == 0
     capsys.readouterr()
-    assert main(["identify", save, "--sequences", "64"]) == 2
+    assert main(["identify", save, "--prompts", "64"]) == 2
     assert "Construct with a larger B_y" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_a_written_network_is_judged_from_its_file(tmp_path, capsys):
     save = str(tmp_path / "network.safetensors")
-    assert main(["construct", "--d", "3", "--N", "8", "--lam", "0.01", "--L", "12", "--save", save, "--json"]) == 0
+    assert main(["construct", "--d", "3", "--N", "8", "--lam", "0.01", "--L", "12", "--out", save, "--json"]) == 0
     capsys.readouterr()
-    assert main(["identify", save, "--sequences", "64", "--json"]) == 0
+    assert main(["identify", save, "--prompts", "64", "--json"]) == 0
     verdict = json.loads(capsys.readouterr().out)
     assert verdict["solver"] == "chebyshev"
     assert max(verdict["label_tests"]["additivity"]) < 1e-6

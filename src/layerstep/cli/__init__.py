@@ -1,21 +1,28 @@
-"""The command line, one file a verb. `layerstep --help` answers at once: torch is imported by the verbs."""
+"""The command line, one file per verb. `layerstep --help` answers at once: torch is imported by the verbs."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import io
-import itertools
 import os
-import re
 import sys
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from cyclopts.exceptions import (
+    CycloptsError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
 
 from layerstep import __version__
-from layerstep.errors import InputError, LayerstepError, require_choice
+from layerstep.cli.options import UNNAMED, convert
+from layerstep.errors import InputError, LayerstepError, in_words
 
 VERBS = {
     "solve": "run classical solvers on every prefix of sampled prompts",
@@ -24,92 +31,72 @@ VERBS = {
     "probe": "fit one linear probe per layer of a model",
     "identify": "say which solver the layers of a model follow, or that they follow none",
     "reproduce": "build the report: the paper and ours, side by side",
+    "sweep": "train runs of the paper on one GPU and publish them",
+    "publish": "put a finished training run in its place among the results",
+    "calibrate": "measure the error rates of identify, or print the shipped ones",
     "bench": "run the benchmarks and print their tables",
 }
-KINDS = {"int": "an integer", "float": "a number"}
+#: Options that had another name, each with the verbs where the new one holds (all that have it, unless named).
+RENAMED = {
+    "--sequences": ("--test-prompts", "--prompts"),
+    "--sample": ("--prompts",),
+    "--figure": ("--plot",),
+    "--save": ("--out",),
+    "--home": ("--out",),
+}
 
 
-def usage() -> str:
-    lines = [f"  {verb:<10} {what}" for verb, what in VERBS.items()]
-    return "\n".join(
-        [
-            f"layerstep {__version__}: which solver does a transformer run, and can we write one down?",
-            "",
-            "usage: layerstep VERB [options]      layerstep VERB --help",
-            "",
-            *lines,
-        ]
+def command_line(asked: str = "") -> App:
+    """All verbs, each imported only where it is the one `asked` for, and --json, which every one of them has."""
+    common = Parameter(
+        negative=(),
+        allow_repeating=False,
+        name_transform=lambda name: name.replace("_", "-"),
+        converter=convert,
+        show_default=lambda value: None if value is None or value is False or value == () else str(value),
     )
+    app = App(
+        name="layerstep",
+        help="layerstep: which solver does a transformer run, and can we write one down?",
+        version=__version__,
+        version_flags=["--version", "-V"],
+        default_parameter=common,
+        help_format="plaintext",
+    )
+    for place, (verb, what) in enumerate(VERBS.items()):  # the verb's own docstring says more, but has to be imported
+        help_line = None if verb == asked else what
+        app.command(f"layerstep.cli.{verb}:run", name=verb, help=help_line, sort_key=place)
 
+    @app.meta.default
+    def launch(
+        *words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+        json: Annotated[bool, Parameter(help="print the result as one line of JSON.")] = False,
+    ) -> None:
+        verb, given, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+        if (result := verb(*given.args, **given.kwargs)) is not None:
+            result.show(json)
 
-def _parse(verb: str, arguments: list[str]) -> Callable[[], None]:
-    """The verb with its arguments, ready to run; a mistake in them is an InputError of one line."""
-    import tyro
-
-    run = importlib.import_module(f"layerstep.cli.{verb}").run
-
-    @functools.wraps(run)
-    def ready(**values):
-        return lambda: run(**values)
-
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            parsed = tyro.cli(ready, args=arguments, prog=f"layerstep {verb}")
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        sentence = _sentence(said.getvalue())
-        if verb == "train" and sentence.startswith("Unrecognized"):
-            sentence += " Numbers of a run are changed with --set NAME=VALUE."
-        raise InputError(f"{sentence} See layerstep {verb} --help.") from None
-    _require_once(arguments)
-    return parsed
-
-
-def _require_once(arguments: list[str]) -> None:
-    """Of an option given twice the parser would keep the last values alone; --a-b, --a_b and --a-b=1 are one option."""
-    options = Counter(each.partition("=")[0].replace("_", "-") for each in arguments if re.match(r"--\w", each))
-    if repeated := [option for option, times in options.items() if times > 1]:
-        raise InputError(f"{repeated[0]} is given twice. Give it once, with all its values.")
-
-
-def _sentence(box: str) -> str:
-    """What the parser says is wrong: it draws a box, in ASCII where the terminal knows no more, of a title and
-    paragraphs with rules between them."""
-    lines = [line.strip(" │") for line in box.splitlines()[1:] if not line.startswith("╰")]
-    paragraphs = [
-        " ".join(group)
-        for is_rule, group in itertools.groupby(filter(None, lines), lambda line: not line.strip("─-"))
-        if not is_rule
-    ]
-    sentence, *more = paragraphs
-    if wrong := re.match(r"Error parsing (\S+): .*(int|float)\W.*'(.*)'", sentence):
-        option, kind, value = wrong.groups()
-        sentence = f"{option} = {value!r}: must be {KINDS[kind]}"
-    elif wrong := re.match(r"invalid choice '(.*)' for argument '(\S+)'. Expected one of \((.*)\)", sentence):
-        value, option, choices = wrong.groups()
-        sentence = f"{option} = {value!r}: must be one of " + choices.replace("'", "")
-    elif wrong := re.match(r"Missing from .*?: (?:(--\S+) )?(\S+) (.*?)\.? \(required\)", sentence):
-        option, kind, what = wrong.groups()
-        sentence = f"{option or kind} is missing: {what}"
-    for meant in (re.match(r"Perhaps you meant: .*?(--[\w-]+)", paragraph) for paragraph in more):
-        sentence += f". Perhaps you meant {meant[1]}" if meant else ""
-    return f"{sentence.rstrip('.')}."
+    app.meta.suppress_keyboard_interrupt = False
+    return app
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb. A user's mistake is one line on stderr and status 2, never a traceback."""
-    verb, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
-    name = f"layerstep {verb}" if verb in VERBS else "layerstep"
+    words = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    verb = next((word for word in words if word in VERBS), "")
+    name = f"layerstep {verb}".rstrip()
     if sys.stdout is None:  # closed by the shell (>&-)
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without √ shows ?, as does a name that is no UTF-8
+        sys.stdout.reconfigure(errors="replace")  # a terminal without √ shows ?, as does a name that is not UTF-8
+    app = command_line(verb)
     try:
         with _warnings_as_notes(name):
-            _run(verb, rest)
+            app.meta(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
+    except CycloptsError as error:
+        print(f"{name}: {_sentence(error, app)} See {name} --help.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt as stop:
         print(f"{name}: stopped. {stop}".rstrip(), file=sys.stderr)
         return 130
@@ -121,22 +108,40 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _run(verb: str, rest: list[str]) -> None:
-    if verb in ("-h", "--help", "help"):
-        print(usage())
-    elif verb in ("-V", "--version"):
-        print(__version__)
-    else:
-        require_choice("verb", verb, VERBS)
-        _parse(verb, rest)()
+def _sentence(error: CycloptsError, app: App) -> str:
+    """What is wrong with the words of the command: which of them, and what is allowed."""
+    argument = error.argument
+    if isinstance(error.__cause__, InputError) and argument is not None:
+        return str(error.__cause__).replace(UNNAMED, argument.name, 1)
+    match error:
+        case UnknownOptionError(token=token):
+            there = {name for argument in error.argument_collection for name in argument.names}
+            old = (token.keyword or token.value).partition("=")[0].replace("_", "-")
+            for new in RENAMED.get(old, ()):
+                if new in there:
+                    return f"{old} is now {new}."
+        case UnknownCommandError(unused_tokens=words):
+            return f"verb = {in_words(repr((words or [''])[0]))}: must be one of {', '.join(VERBS)}."
+        case RepeatArgumentError(token=token):
+            option = (token.keyword or "").replace("_", "-")
+            return f"{option} is given twice. Give it once, with all its values."
+        case MissingArgumentError() if argument is not None:
+            verb = app[error.command_chain[0]] if error.command_chain else app
+            told = verb.assemble_argument_collection(parse_docstring=True)
+            what = next(each.parameter.help or "" for each in told if each.field_info.name == argument.field_info.name)
+            needs = "has no value" if error.keyword else "is missing"
+            return f"{error.keyword or argument.name} {needs}: {what.partition('.')[0]}."
+        case UnusedCliTokensError(unused_tokens=words):
+            return f"{in_words(repr((words or [''])[0]))} is one value too many."
+    return " ".join(in_words(error).split())
 
 
 def _in_words(error: Exception) -> str:
-    """One line about what is no bug: a mistake, no memory, no room for the output. Anything else is raised again."""
+    """One line about what is not a bug: a mistake, no memory, no room for the output. Anything else is raised again."""
     if isinstance(error, LayerstepError):
         return " ".join(str(error).split())
     if isinstance(error, MemoryError) or "allocate" in str(error) or "out of memory" in str(error):  # torch's own words
-        return "out of memory. Ask for fewer sequences, steps or examples, or for a smaller model."
+        return "out of memory. Ask for fewer prompts, steps or examples, or for a smaller model."
     if isinstance(error, OSError) and error.filename is None:  # files of ours are a FileError
         _drop_output()
         return f"cannot write the output: {error.strerror or error}. Send it to another place."

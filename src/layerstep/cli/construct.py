@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import csv as csv_module
-import json as json_module
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich import box
+from rich.table import Table
+
+from layerstep.cli.options import convert
+from layerstep.cli.output import Output, table
 
 if TYPE_CHECKING:
     import numpy as np
 
 
+def _number_or_none(kind: Any, tokens: Any) -> float | None:
+    return None if tokens[0].value in ("None", "none") else convert(kind, tokens)
+
+
 def run(
+    *,
     scheme: Literal["compact", "exact", "paper"] = "compact",
     d: int | None = None,
     N: int | None = None,
@@ -22,17 +34,16 @@ def run(
     eps: float | None = None,
     error: float | None = None,
     eta: float | None = None,
-    c: float | None = 0.5,
+    c: Annotated[float | None, Parameter(converter=_number_or_none)] = 0.5,
     L: int | None = None,
     rho: float | None = None,
     heads: int = 2,
     csv: Path | None = None,
-    sample: int = 3,
+    prompts: int = 3,
     seed: int = 0,
-    save: Path | None = None,
+    out: Path | None = None,
     export: Path | None = None,
-    json: bool = False,
-) -> None:
+) -> Output:
     """Write the weights of a transformer that solves kernel ridge regression; print its certificate; run it.
 
     The defaults are the paper's experimental setting with a guaranteed error of 0.01.
@@ -52,12 +63,11 @@ def run(
         L: number of iterations instead of a guarantee.
         rho: preconditioner D + rho I of the exact scheme.
         heads: attention heads of the exact scheme, 2 or 1.
-        csv: a prompt: one line a point, inputs and then the label; lines with an empty label are the queries.
-        sample: number of sampled prompts to run when there is no CSV file.
+        csv: a prompt: one line per point, inputs and then the label; lines with an empty label are the queries.
+        prompts: number of sampled prompts to run when there is no CSV file.
         seed: seed of the sampled prompts.
-        save: write weights and certificate to this safetensors file.
-        export: write a model that needs torch only into this folder.
-        json: print everything as JSON.
+        out: write weights and certificate to this safetensors file.
+        export: write a model that needs torch only into this directory.
     """
     import numpy as np
 
@@ -67,23 +77,23 @@ def run(
     from layerstep.errors import require, require_count
     from layerstep.files import require_writable
 
-    require_count(0, sample=sample)
-    for place in (save, export and export / "weights.safetensors"):
+    require_count(0, prompts=prompts)
+    for place in (out, export and export / "weights.safetensors"):
         if place is not None:
             require_writable(place)
-    prompts: list[tuple[Any, Any, Any]] = []
+    given: list[tuple[Any, Any, Any]] = []
     if csv is not None:
         x, y, xq = read_prompt(csv)
         require(d in (None, x.shape[1]), "--d", d, f"{x.shape[1]}, as {csv} has", "Leave it out.")
         largest_x = float(np.linalg.norm(np.concatenate([x, xq]), axis=1).max())
         largest_y = float(np.abs(y).max())
         remedy = "Leave it out; with less, the certificate is not about this prompt."
-        for option, given, least in (("--N", N, len(x)), ("--B-x", B_x, largest_x), ("--B-y", B_y, largest_y)):
-            require(given is None or given >= least, option, given, f"at least {least:g}, as {csv} has", remedy)
+        for option, bound, least in (("--N", N, len(x)), ("--B-x", B_x, largest_x), ("--B-y", B_y, largest_y)):
+            require(bound is None or bound >= least, option, bound, f"at least {least:g}, as {csv} has", remedy)
         d, N = x.shape[1], N or len(x)
         B_x = B_x if B_x is not None else largest_x or 1.0
         B_y = B_y if B_y is not None else largest_y or 1.0
-        prompts = [(x, y, xq)]
+        given = [(x, y, xq)]
     if eps is None and error is None and L is None:
         error = 0.01
     network = construct(
@@ -102,19 +112,16 @@ def run(
         rho=rho,
         heads=heads,
     )
-    if not network.is_built and csv is None and save is None and export is None:
-        sample = 0  # its certificate is all there is to show
-    if csv is None and sample:
-        prompts = sampled_prompts(network, sample, seed)
-    runs = [run_prompt(network, *prompt) for prompt in prompts]
-    for target, write in ((save, save_to), (export, export_to)):
+    if not network.is_built and csv is None and out is None and export is None:
+        prompts = 0  # its certificate is all there is to show
+    if csv is None and prompts:
+        given = sampled_prompts(network, prompts, seed)
+    runs = [run_prompt(network, *prompt) for prompt in given]
+    for target, write in ((out, save_to), (export, export_to)):
         if target is not None:
             write(network, target)
-    if json:
-        report = {"certificate": network.certificate.to_dict(), "is_built": network.is_built, "runs": runs}
-        print(json_module.dumps(report, indent=1))
-        return
-    _print(network, runs)
+    data = {"certificate": network.certificate.to_dict(), "is_built": network.is_built, "runs": runs}
+    return Output(data, list(_parts(network, runs)))
 
 
 def read_prompt(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -130,7 +137,7 @@ def read_prompt(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror}. Check the path.") from error
     except (UnicodeDecodeError, csv_module.Error) as error:
-        raise FileError(f"{path} is no CSV file in UTF-8 ({error}). Write x1,x2,..,y in every line.") from error
+        raise FileError(f"{path} is not a CSV file in UTF-8 ({error}). Write x1,x2,..,y in every line.") from error
     if lines and not any(_number(cell) is not None for cell in lines[0][1]):
         lines = lines[1:]
     require(len(lines) > 0, "--csv", path, "a file with at least one line of numbers")
@@ -197,32 +204,23 @@ def run_prompt(network: Any, x: Any, y: Any, xq: Any) -> list[dict[str, float]]:
     return [{name: column[query].item() for name, column in columns.items()} for query in range(len(xq))]
 
 
-def _print(network: Any, runs: list[list[dict[str, float]]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    from layerstep.cli.table import print_table
-
-    console = Console()
+def _parts(network: Any, runs: list[list[dict[str, float]]]) -> Iterator[str | Table]:
     certificate = Table(title=f"the {network.certificate.scheme} network", box=box.SIMPLE, show_header=False)
     certificate.add_column(no_wrap=True)
     certificate.add_column(justify="right", no_wrap=True)
     certificate.add_column()
     for row in network.certificate.rows():
         certificate.add_row(*row)
-    console.print(certificate)
+    yield certificate
     if not network.is_built:
-        console.print("It is too large to build: certified, not built.")
+        yield "It is too large to build: certified, not built."
     if not runs:
         return
-    predictions = Table(title="predictions, and what their bounds are made of", box=box.SIMPLE, padding=(0, 1, 0, 0))
-    for name in ("#", *runs[0][0]):
-        predictions.add_column(name, justify="right", no_wrap=True)
     tiny = all(abs(row["exact"]) < 1e-3 for queries in runs for row in queries)  # which .6f would show as 0
     formats = {"value": ".6e" if tiny else ".6f", "exact": ".6e" if tiny else ".6f"}
-    for prompt, queries in enumerate(runs, start=1):
-        for query, row in enumerate(queries, start=1):
-            values = [format(value, formats.get(name, ".1e")) for name, value in row.items()]
-            predictions.add_row(f"{prompt}.{query}", *values)
-    print_table(predictions)
+    rows = [
+        [f"{prompt}.{query}", *(format(value, formats.get(name, ".1e")) for name, value in row.items())]
+        for prompt, queries in enumerate(runs, start=1)
+        for query, row in enumerate(queries, start=1)
+    ]
+    yield table(["#", *runs[0][0]], rows, title="predictions, and what their bounds are made of")

@@ -2,92 +2,81 @@
 
 from __future__ import annotations
 
-import json as json_module
 import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
+from cyclopts import Parameter
 
-from layerstep.cli.task import Flat, TaskOptions
+from layerstep.cli.options import Flat, TaskOptions, require_plot
+from layerstep.cli.output import Output
 
 
 def run(
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
+    model: str,
+    /,
+    *,
     probes: Path | None = None,
     probe_prompts: int = 38_400,
-    sequences: int = 256,
+    prompts: int = 256,
     seed: int = 256,
-    *,
-    task: Flat,
-    interventions: bool = True,
+    task: Flat = TaskOptions(),  # noqa: B008
+    interventions: Annotated[bool, Parameter(negative="--no-interventions")] = True,
     device: str = "cpu",
-    figure: Path | None = None,
-    json: bool = False,
-) -> None:
-    """Say which solver the layers of a model follow, with the evidence, or that they follow none.
+    plot: Path | None = None,
+) -> Output:
+    """Say which solver the layers of a model follow, or that they follow none.
+
+    The name of a solver is identified as a model would be: its iterates stand for layers.
 
     Args:
-        model: folder of a trained model; a file that `layerstep construct --save` wrote; or the name of a solver, whose
-            iterates are then judged as if they were a model's layers, to see what the instrument says.
+        model: directory of a trained model, file of `layerstep construct --out`, or name of a solver.
         probes: file that `layerstep probe` wrote (default: probes.safetensors beside the model; when that is not there,
             probes are fitted and saved there).
         probe_prompts: prompts to fit probes on when there are none.
-        sequences: prompts to judge on; the calibration holds for 256.
+        prompts: prompts to compare on; the calibration holds for 256.
         seed: seed of these prompts, of the bootstrap and of the interventions.
         task: the prompts.
         interventions: re-run the model with other labels and another order of the examples.
         device: where the model runs.
-        figure: draw the evidence into this file (.png, .svg or .pdf).
-        json: print the verdict as JSON.
+        plot: draw the result into this file (.png, .svg or .pdf).
     """
-    from layerstep.cli.bar import progress_bar
-    from layerstep.errors import require_choice, require_count
-    from layerstep.files import require_writable
+    from layerstep.errors import require_count
     from layerstep.measurement import identify
     from layerstep.measurement.identification.pipeline import FEWEST
+    from layerstep.progress import showing
     from layerstep.tasks import sample
 
     require_count(probe_prompts=probe_prompts)
-    require_count(FEWEST, sequences=sequences)
-    if figure is not None:
-        require_choice("--figure suffix", figure.suffix, [".png", ".svg", ".pdf"])
-        require_writable(figure)
-    with progress_bar() as progress:
-        bar = progress.add_task("reading the model", total=1.0)
-
-        def show(done: float) -> None:
-            progress.update(bar, completed=done)
-
-        rerun, law, source = _open(model, probes, probe_prompts, seed, device, task, show)
-        prompts = sample(law, sequences, seed)
-        path = rerun(prompts)
-        progress.update(bar, description="comparing with every solver", completed=0.0)
+    require_count(FEWEST, prompts=prompts)
+    require_plot(plot)
+    with showing(words="reading the model") as show:
+        model_fn, asked, source = _open(model, probes, probe_prompts, seed, device, task, show)
+        drawn = sample(asked, prompts, seed)
+        path = model_fn(drawn)
+        show(0.0, "comparing with every solver")
         verdict = identify(
             path,
-            prompts,
-            law,
+            drawn,
+            asked,
             # A network with the one context N has bounds on its labels, which other labels may pass.
-            rerun=rerun if interventions and path.N > 1 else None,
+            rerun=model_fn if interventions and path.N > 1 else None,
             seed=seed,
             progress=show,
         )
-    if figure is not None and verdict.table is not None:
-        verdict.figure(str(figure))
-    if json:
-        print(json_module.dumps(verdict.to_dict(), allow_nan=False))
-        return
-    print(verdict)
-    if source:
-        print(f"  {source}")
-    if figure is not None:
-        print(f"figure: {figure}" if verdict.table is not None else "figure: not drawn, there is no evidence to draw")
+    lines = [str(verdict), *([f"  {source}"] if source else [])]
+    if plot is not None and verdict.table is not None:
+        verdict.figure(str(plot))
+        lines.append(f"figure: {plot}")
+    elif plot is not None:
+        lines.append("figure: not drawn, there is nothing to draw")
+    return Output(verdict.to_dict(), lines)
 
 
 def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str, options: TaskOptions, show):
     """(the model as a function from prompts to its path, its task, words about how it is read)."""
     from layerstep.construction import load
-    from layerstep.errors import InputError
+    from layerstep.errors import InputError, as_path, quoted
     from layerstep.measurement.identification.library import default_contexts
     from layerstep.solvers import SOLVERS, solve
 
@@ -95,7 +84,7 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
         solver, task = SOLVERS[model], options.task()
         steps = [0.5 * 1.4**k if solver.continuous else k * (k + 3) // 4 for k in range(1, 13)]
         return (lambda prompts: solve(solver, prompts, task, steps)), task, ""
-    place = Path(model)
+    place = as_path("model", model)
     if place.is_file():
         network = load(place)
         scheme = network.scheme
@@ -106,7 +95,7 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
         return (lambda prompts: network.path(prompts, stages=stages, contexts=contexts)), task, ""
     if place.is_dir():
         return _trained(place, probes, prompts, seed, device, options, show)
-    raise InputError(f"model = {model!r}: must be a folder, a file, or a solver: {', '.join(SOLVERS)}.")
+    raise InputError(f"model = {quoted(model)}: must be a directory, a file, or one of {', '.join(SOLVERS)}.")
 
 
 def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: str, options: TaskOptions, show):

@@ -2,95 +2,78 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Literal
 
-import tyro
-
-from layerstep.cli.task import Flat
+from layerstep.cli.options import Flat, TaskOptions
+from layerstep.cli.output import Output, table
 
 
 def run(
-    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
+    model: Path,
+    /,
+    *,
     prompts: int = 38_400,
     batch: int = 64,
     seed: int = 0,
-    method: str = "least-squares",
+    method: Literal["least-squares", "gradient"] = "least-squares",
     attention: bool = False,
-    *,
-    task: Flat,
-    sequences: int = 256,
+    task: Flat = TaskOptions(),  # noqa: B008
+    test_prompts: int = 256,
     device: str = "cpu",
     out: Path | None = None,
-    json: bool = False,
-) -> None:
+) -> Output:
     """Fit one linear probe per layer and print the error of every layer beside exact kernel ridge regression.
 
     Args:
-        model: folder of a model that `layerstep train` or save_pretrained wrote.
+        model: directory of a model that `layerstep train` or save_pretrained wrote.
         prompts: fresh prompts the probes are fitted on.
         batch: prompts at a time.
         seed: seed of all prompts.
         method: least-squares, the minimum itself; gradient, Adam as the paper trains its probes.
         attention: also probe half-way through every block, after its attention.
         task: the prompts.
-        sequences: fresh prompts the errors are measured on.
+        test_prompts: fresh prompts the errors are measured on.
         device: where the model runs.
         out: file for the probes (default: probes.safetensors beside the model, which `layerstep identify` reads;
             with --attention probes-attention.safetensors).
-        json: print errors as JSON.
     """
-    from layerstep.cli.bar import progress_bar
     from layerstep.errors import require_count
     from layerstep.files import require_writable
     from layerstep.measurement import GPTReader, probe
+    from layerstep.progress import showing
     from layerstep.solvers import exact
     from layerstep.tasks import sample
     from layerstep.training import GPT
 
-    require_count(sequences=sequences)
+    require_count(prompts=prompts, test_prompts=test_prompts)
     gpt = GPT.from_pretrained(model, device=device)
-    law = task.task(made_for(model, gpt), str(model))
+    asked = task.task(made_for(model, gpt), str(model))
     file = out or model / ("probes-attention.safetensors" if attention else "probes.safetensors")
     require_writable(file)
-    with progress_bar() as progress:
-        bar = progress.add_task(f"probes from {prompts:,} prompts", total=1.0)
+    with showing(words=f"probes from {prompts:,} prompts") as show:
         fitted = probe(
             GPTReader(gpt, attention),
-            law,
+            asked,
             prompts=prompts,
             batch=batch,
             seed=seed,
-            method=method,  # type: ignore[arg-type]
+            method=method,
             label=model.name,
-            progress=lambda done: progress.update(bar, completed=done),
+            progress=show,
         )
     fitted.save(file)
-    held_out = sample(law, sequences, seed)
-    path = fitted.path(held_out)
-    mse = path.mse(held_out.target)
-    krr = (exact(held_out, law) - held_out.target).square().mean(0)
-    shown = sorted({max(1, round(law.N * n / 40)) for n in (2, 10, 20, 40)})
-    if json:
-        result = {"probes": str(file), "sites": list(fitted.reader.sites), "mse": mse.tolist(), "krr": krr.tolist()}
-        print(json_module.dumps(result | {"task": law.to_dict(), "sequences": sequences, "seed": seed}))
-        return
-    from rich import box
-    from rich.table import Table
-
-    from layerstep.cli.table import print_table
-
-    table = Table(box=box.SIMPLE, padding=(0, 1, 0, 0))
-    table.add_column("site", no_wrap=True)
-    for n in shown:
-        table.add_column(f"n = {n}", justify="right")
-    for site, errors in zip(fitted.reader.sites, mse.tolist(), strict=True):
-        table.add_row(site, *(f"{errors[n - 1]:.4f}" for n in shown))
-    table.add_row("exact KRR", *(f"{float(krr[n - 1]):.4f}" for n in shown))
-    print(f"mean squared error of the probes on {sequences} fresh prompts")
-    print_table(table)
-    print(f"probes: {file}")
+    held_out = sample(asked, test_prompts, seed)
+    mse = fitted.path(held_out).mse(held_out.target).tolist()
+    krr = (exact(held_out, asked) - held_out.target).square().mean(0).tolist()
+    sites = fitted.reader.sites
+    data = {"probes": str(file), "sites": list(sites), "mse": mse, "krr": krr}
+    data |= {"task": asked.to_dict(), "prompts": prompts, "test_prompts": test_prompts, "seed": seed}
+    shown = sorted({max(1, round(asked.N * n / 40)) for n in (2, 10, 20, 40)})
+    errors = zip([*sites, "exact KRR"], [*mse, krr], strict=True)
+    rows = [[site, *(f"{error[n - 1]:.4f}" for n in shown)] for site, error in errors]
+    title = f"mean squared error of the probes on {test_prompts} fresh prompts"
+    return Output(data, [title, table(["site", *(f"n = {n}" for n in shown)], rows), f"probes: {file}"])
 
 
 def made_for(folder: Path, gpt) -> dict[str, Any]:

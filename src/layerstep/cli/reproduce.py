@@ -2,47 +2,42 @@
 
 from __future__ import annotations
 
-import json as json_module
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from layerstep.cli.output import Output
 
 if TYPE_CHECKING:
     from layerstep.reproduction import Report
 
 
-def run(out: Path = Path("report"), probe: bool = False, json: bool = False) -> None:
+def run(*, out: Path = Path("report"), probe: bool = False) -> Output:
     """Build the report: the paper's figures and numbers, and ours beside them.
 
     Args:
-        out: folder for index.html and the figures and data beside it.
+        out: directory for index.html and the figures and data beside it.
         probe: fit probes of models that have weights and no predictions, even without a GPU (slow).
-        json: print the outcome as JSON.
     """
-    from rich.console import Console
-
+    from layerstep.progress import showing
     from layerstep.reproduction.reference import outcomes
     from layerstep.reproduction.report import reproduce
 
-    console = Console(stderr=True)
-    with console.status("looking at what exists") as status:
-        report = reproduce(out, probe=probe, progress=lambda name: status.update(f"making: {name}"))
-    if json:
-        summary = {
-            "page": str(report.page),
-            "made": report.made,
-            "found": report.found,
-            "failed": report.failed,
-            "seconds": round(report.seconds, 2),
-            "times": {name: round(seconds, 2) for name, seconds in report.times.items()},
-            "runs": report.runs,
-            "outcomes": outcomes(report.rows),
-            "rows": [row.to_dict() for row in report.rows],
-            "claims": [{**asdict(claim), "outcome": claim.outcome} for claim in report.claims],
-        }
-        print(json_module.dumps(summary, indent=1))
-    else:
-        print("\n".join(lines(report)))
+    with showing(None, "looking at what exists") as show:
+        report = reproduce(out, probe=probe, progress=lambda name: show(words=f"making: {name}"))
+    data = {
+        "page": str(report.page),
+        "made": report.made,
+        "found": report.found,
+        "failed": report.failed,
+        "seconds": round(report.seconds, 2),
+        "times": {name: round(seconds, 2) for name, seconds in report.times.items()},
+        "runs": report.runs,
+        "outcomes": outcomes(report.rows),
+        "rows": [row.to_dict() for row in report.rows],
+        "claims": [{**asdict(claim), "outcome": claim.outcome} for claim in report.claims],
+    }
+    return Output(data, lines(report))
 
 
 def lines(report: Report) -> list[str]:

@@ -1,103 +1,139 @@
-"""`layerstep train`: a preset, scalars changed by name, and a folder."""
+"""`layerstep train`: a preset, changes to any number of the run by its name, and a directory."""
 
 from __future__ import annotations
 
-import json
-import sys
+from dataclasses import field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
+from cyclopts import Parameter
 
-from layerstep.cli import KINDS
-from layerstep.errors import InputError, require_count
+from layerstep.cli.options import KINDS, TaskOptions
+from layerstep.cli.output import Output
+from layerstep.errors import InputError, quoted, require, require_count
+from layerstep.training import PRESETS, Model, Run, evaluate, train
+from layerstep.training.config import ATTENTION, PRECISION, scalars
+
+HELP = {
+    "attention": f"{', '.join(ATTENTION)}.",
+    "precision": f"of matrix products: {', '.join(PRECISION)}.",
+    "batch": "prompts per step.",
+    "lr": "highest learning rate.",
+    "lr_final": "learning rate at the end.",
+    "warmup": "steps in which the rate climbs.",
+    "clip": "largest norm of a gradient.",
+    "curriculum_start": "points of a prompt that the loss counts at first.",
+    "curriculum_add": "points more, each time.",
+    "curriculum_every": "steps between two additions; 0 for all points from the start.",
+}
+
+
+def _numbers(run: Run) -> dict[str, Any]:
+    return vars(run.task) | vars(run.model) | vars(run)
+
+
+def _options() -> Any:
+    """Every number of a run as an option of its name, those of the model with a prefix; None for the preset's."""
+    shapes, made = {each.name for each in fields(Model)}, []
+    asked = {each.name for each in fields(TaskOptions)}
+    for name, kind in scalars().items():
+        group = "Model" if name in shapes else "Prompts" if name in asked else "Training"
+        option = f"--{'model.' * (name in shapes)}{name.replace('_', '-')}"
+        defaults = {preset: _numbers(run)[name] for preset, run in PRESETS.items()}
+        shown = ", ".join(f"{preset} {value}" for preset, value in defaults.items())
+        if len(set(defaults.values())) == 1:
+            shown = str(defaults["paper"])
+        about = Parameter(name=option, group=group, help=HELP.get(name, ""), show_default=lambda _, shown=shown: shown)
+        made.append((name, Annotated[kind | None, about], field(default=None)))
+    changes = make_dataclass("Changes", made, frozen=True, kw_only=True)
+    changes.__module__ = __name__
+    return changes
+
+
+Changes = _options()
 
 
 def run(
-    preset: Annotated[Literal["paper", "fast", "tiny"], tyro.conf.Positional] = "fast",
+    preset: Literal["paper", "fast", "tiny"] = "fast",
+    /,
     *,
     out: Path,
-    set: tuple[str, ...] = (),
-    stack: tuple[str, ...] = (),
+    changes: Annotated[Changes, Parameter(name="*")] = Changes(),  # noqa: B008  # type: ignore[reportInvalidTypeForm]
+    set: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
+    stack: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
     resume: bool = False,
     device: str | None = None,
     checkpoint_seconds: float = 60.0,
     prompts: int = 2048,
-    json_: Annotated[bool, tyro.conf.arg(name="json")] = False,
-) -> None:
+) -> Output:
     """Train a GPT-style model on Gaussian-process prompts, and say how far it is from exact kernel ridge regression.
 
     Args:
         preset: paper (500,000 steps), fast (the paper's quality sooner), tiny (a minute on a CPU).
-        out: the folder for weights, log and checkpoints.
-        set: scalars of the run, its task and its model: --set steps=1000 lr=5e-4 inputs=uniform layers=4.
-        stack: models trained side by side, each by its own changes: --stack seed=1 seed=2 inputs=uniform,lr=1e-4.
-        resume: go on from the last checkpoint in `out`.
+        out: the directory for weights, log and checkpoints.
+        set: the same changes as words: --set steps=1000 lr=5e-4 inputs=uniform layers=4.
+        stack: models trained together, each with its own changes: --stack seed=1 seed=2 inputs=uniform,lr=1e-4.
+        resume: go on from the last checkpoint in `out`, as the same command does anyway; fail where there is none.
         device: cpu, cuda, cuda:1 or mps; the best there is when not given.
         checkpoint_seconds: seconds between checkpoints; a kill loses at most this.
         prompts: prompts of the evaluation at the end, on streams that training never uses (0: none).
-        json_: print the result as JSON.
     """
-    from layerstep.training import PRESETS, evaluate, train
-
     require_count(0, prompts=prompts)
-    base = PRESETS[preset].override(**parse(",".join(set)))
+    given = {name: value for name, value in vars(changes).items() if value is not None}
+    words = parse(",".join(set))
+    twice = sorted(given.keys() & words.keys())
+    require(not twice, "--set", ", ".join(twice), "what no other option gives", "Give each number once.")
+    base = PRESETS[preset].override(**given, **words)
     runs = [base.override(**parse(changes)) for changes in stack] or [base]
     try:
         models: Any = train(
             runs if stack else base,
             out,
             device=device,
-            resume=resume,
+            resume=True if resume else "auto",
             checkpoint_seconds=checkpoint_seconds,
             progress=True,
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_go_on(out)) from None
-    results = []
+    results, lines = [], []
     for each, model in zip(runs, models if stack else [models], strict=True):
         folder = out / each.name if stack else out
         result: dict[str, Any] = {"folder": str(folder), "identity": each.identity, "steps": each.steps}
+        lines.append(f"{folder}: {each.steps:,} steps")
         if prompts:
             # Streams of evaluation and training never meet, whatever the seeds.
-            errors = evaluate(model, each.task, B=prompts, seed=each.seed)
-            result["evaluation"] = errors.to_dict()
-        results.append(result)
-    if json_:
-        json.dump(results, sys.stdout, indent=1)
-        print()
-        return
-    for result in results:
-        print(f"{result['folder']}: {result['steps']:,} steps")
-        if errors := result.get("evaluation"):
+            errors = evaluate(model, each.task, B=prompts, seed=each.seed).to_dict()
+            result["evaluation"] = errors
             mse, krr = errors["mse"][-1], errors["krr"][-1]
-            print(f"  MSE {mse:.4f} with all examples, exact KRR {krr:.4f}: {errors['ratio']:.3f} times")
+            lines.append(f"  MSE {mse:.4f} with all examples, exact KRR {krr:.4f}: {errors['ratio']:.3f} times")
+        results.append(result)
+    return Output(results, lines)
 
 
 def _how_to_go_on(out: Path) -> str:
     from layerstep.training.loop import CHECKPOINTS, RUNS
 
     if any((out / CHECKPOINTS).glob("step-*.json")):
-        return f"The last checkpoint is in {out}: the same command with --resume goes on."
+        return f"The last checkpoint is in {out}: the same command goes on."
     if (out / RUNS).exists():
-        return f"There is no checkpoint in {out} yet: the same command with --resume starts anew."
+        return f"There is no checkpoint in {out} yet: the same command starts anew."
     return f"Nothing was written to {out}: the same command starts anew."
 
 
 def parse(changes: str) -> dict[str, Any]:
     """'lr=1e-3,layers=4' as {'lr': 0.001, 'layers': 4}, each value of its field's type."""
-    from layerstep.training.config import scalars
-
     kinds = scalars()
     values: dict[str, Any] = {}
     for change in filter(None, changes.split(",")):
         name, equals, text = change.partition("=")
         if not equals or name not in kinds:
-            raise InputError(f"--set or --stack {change!r}: must be NAME=VALUE with NAME one of {', '.join(kinds)}.")
+            names = ", ".join(kinds)
+            raise InputError(f"--set or --stack {quoted(change)}: must be NAME=VALUE with NAME one of {names}.")
         if name in values:
-            raise InputError(f"--set or --stack {changes!r}: {name} is given twice. Give it once.")
+            raise InputError(f"--set or --stack {quoted(changes)}: {name} is given twice. Give it once.")
         try:
-            values[name] = kinds[name](text.replace("_", "") if kinds[name] is int else text)
-        except ValueError as error:
-            raise InputError(f"{name} = {text!r}: must be {KINDS[kinds[name].__name__]}.") from error
+            values[name] = kinds[name](text)
+        except ValueError:
+            require(False, name, quoted(text), KINDS[kinds[name]])
     return values

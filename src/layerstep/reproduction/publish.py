@@ -1,4 +1,4 @@
-"""python -m layerstep.reproduction.publish runs/sphere sphere: from a finished run to its place in results/models.
+"""layerstep publish runs/sphere sphere: from a finished run to its place in results/models.
 
 Errors by context length beside exact KRR, predictions and probes for the figures, a thinned log, a card, and the
 weights in float16. Needs what training needs and no other package, so that it can run where the model was trained.
@@ -6,7 +6,6 @@ weights in float16. Needs what training needs and no other package, so that it c
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import torch
 
-from layerstep.errors import FileError, LayerstepError, require_choice
+from layerstep.errors import FileError, require_choice
 from layerstep.files import provenance, read_json, write_json, write_text
 from layerstep.reproduction.predictions import predict
 from layerstep.reproduction.runs import RUNS, preset_of
@@ -145,19 +144,3 @@ Errors at n = {task.N} against the noiseless function beside exact kernel ridge 
 - `probes.safetensors`: the probes. `log.jsonl`: the run's log, thinned.
 - Weights, where they are here, are stored in float16; the last row of the table is theirs.
 """  # noqa: E501
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trained", type=Path, help="folder that `layerstep train` wrote")
-    parser.add_argument("name", help=f"the run: {', '.join(RUNS)}")
-    parser.add_argument("--no-weights", action="store_true", help="predictions, probes and card only")
-    args = parser.parse_args()
-    try:
-        print(publish(args.trained, args.name, weights=not args.no_weights))
-    except LayerstepError as error:
-        parser.error(str(error))
-
-
-if __name__ == "__main__":
-    main()

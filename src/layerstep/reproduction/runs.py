@@ -63,7 +63,7 @@ class PaperRun:
     @property
     def command(self) -> str:
         """What trains it and puts its results in place."""
-        return f"python -m layerstep.reproduction.sweep {self.name}"
+        return f"layerstep sweep {self.name}"
 
     @property
     def training(self) -> str:

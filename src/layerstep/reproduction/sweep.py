@@ -1,14 +1,13 @@
-"""python -m layerstep.reproduction.sweep sphere heads-2:fast width-64:fast --minutes 25: train runs and publish them.
+"""layerstep sweep sphere heads-2:fast width-64:fast --minutes 25: train runs and publish them.
 
 NAME is trained as listed, NAME:PRESET on that preset's schedule. Models of one shape and length share their launches,
 all others take turns on the GPU; each is published when it is done, while the rest go on. After the minutes given
 all stop, and the same command goes on from there; where time is short the first group goes before the others. Needs a
-GPU to be of use, and no package that training does not need.
+GPU to be of use. `campaign(["sphere"])` in Python needs no package that training does not need.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -168,21 +167,3 @@ def _training(
 def _say(future: Future[Path], say: Callable[[str], None]) -> Path:
     say(f"published: {future.result()}")
     return future.result()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    presets, listed = " or ".join(SCHEDULES), ", ".join(RUNS)
-    parser.add_argument("names", nargs="+", metavar="NAME[:PRESET]", help=f"preset: {presets}; runs: {listed}")
-    parser.add_argument("--minutes", type=float, help="stop after this time, to go on in another call")
-    parser.add_argument("--home", type=Path, default=Path("runs"), help="where training keeps its files")
-    parser.add_argument("--results", type=Path, help="where results go (results/models of this clone)")
-    options = vars(parser.parse_args())
-    try:
-        campaign(options.pop("names"), **options)
-    except LayerstepError as error:
-        parser.error(str(error))
-
-
-if __name__ == "__main__":
-    main()

@@ -29,12 +29,12 @@ from layerstep.errors import (
     require_choice,
 )
 from layerstep.files import locked, provenance, read_json, write_json, write_text
+from layerstep.progress import showing
 from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
 from layerstep.training.config import Run
 from layerstep.training.engine import STREAM_SLICES, Engine
 from layerstep.training.gpt import GPT
 from layerstep.training.pretrained import CONFIG
-from layerstep.training.progress import showing
 from layerstep.training.schedule import active_points, learning_rate
 from layerstep.training.stack import require_fits, require_stackable
 
@@ -232,7 +232,7 @@ class _Loop:
 
     def run(self, progress: bool) -> Iterator[None]:
         saved = time.monotonic()
-        with showing(self.total, self.engine.step, progress) as show:
+        with showing(self.total, start=self.engine.step, lines=True, wanted=progress) as show:
             while self.engine.step < self.total:
                 stop = min([s for s in self.snapshots if s > self.engine.step] + [self.total])
                 before = self.engine.step

@@ -1,8 +1,8 @@
 """Calibration: judge every planted model, count right answers and false claims, set the threshold, write the record.
 
-    python -m layerstep.measurement.calibration --jobs 2     # all seeds and laws; rewrites record.json
-    python -m layerstep.measurement.calibration --keep       # the test seeds only, with the limit as it is
-    python -m layerstep.measurement.calibration --show       # the tables of the shipped record
+    layerstep calibrate --jobs 2     # all seeds and laws; rewrites record.json
+    layerstep calibrate --keep       # the test seeds only, with the limit as it is
+    layerstep calibrate --show       # the tables of the shipped record
 
 The V limit is set on one seed and the error rates are reported on two others, with other prompts, schedules,
 bandwidths, ridges and noise. Every inside model is judged twice: with the full library, and with its own class taken
@@ -12,7 +12,6 @@ the sub-verdict on row sums, the veto on what is not linear in the labels, and t
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -24,10 +23,8 @@ from typing import Any
 
 import torch
 
-from layerstep.files import provenance, write_json
+from layerstep.files import provenance
 from layerstep.measurement.calibration.planted import Planted, panel
-from layerstep.measurement.calibration.record import RECORD, read_record
-from layerstep.measurement.calibration.tables import show
 from layerstep.measurement.identification.crossfit import Evidence, Instrument
 from layerstep.measurement.identification.decision import IDENTIFIED, Judgement, Rule, decide, judge
 from layerstep.measurement.identification.label_interventions import LabelTests, label_tests
@@ -295,18 +292,3 @@ def _judge_panel(work: tuple[str, int, int]) -> list[Row]:
 
 def _q(*levels: float) -> torch.Tensor:
     return torch.tensor(levels)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--sequences", type=int, default=256)
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--out", default=str(RECORD))
-    parser.add_argument("--keep", action="store_true", help="keep the shipped limit: run the test seeds only")
-    parser.add_argument("--show", action="store_true", help="print the tables of the shipped record, run nothing")
-    arguments = parser.parse_args()
-    if arguments.show:
-        print(show(read_record()))
-        return
-    kept = read_record() if arguments.keep else None
-    write_json(arguments.out, calibrate(sequences=arguments.sequences, jobs=arguments.jobs, kept=kept))

@@ -13,5 +13,5 @@ RECORD = Path(__file__).with_name("record.json")
 
 @cache
 def read_record() -> dict[str, Any]:
-    """What `python -m layerstep.measurement.calibration` wrote: rule, panel, counts, confusions, provenance."""
+    """What `layerstep calibrate` wrote: rule, panel, counts, confusions, provenance."""
     return read_json(RECORD)

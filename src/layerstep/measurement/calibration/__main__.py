@@ -1,3 +1,0 @@
-from layerstep.measurement.calibration.error_rates import main
-
-main()

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: report test slow lint format bench clean
+.PHONY: report kill test slow lint format bench clean
 
 report: $(READY)
 	$(BIN)/layerstep reproduce
@@ -11,6 +11,10 @@ report: $(READY)
 # A file's tests stay together: they share what is costly to prepare.
 test: lint
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+
+# kill -9 at random moments; what is called again ends with the same bits.
+kill: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/kill_training.py --kills 100
 
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow

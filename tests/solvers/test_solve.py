@@ -223,6 +223,15 @@ def test_bad_contexts_are_refused_in_words(contexts, words):
         (lambda: ls.exact(PROMPTS.to(torch.bfloat16), TASK), "float32 or torch.float64"),
         (lambda: ls.solve_all({}, PROMPTS, TASK), "at least one solver"),
         (
+            lambda: unwrap(ls.solve_all)({"a": ls.Richardson()}, PROMPTS, TASK),
+            r"solvers = .*: must be a dictionary of \(so",
+        ),
+        (
+            lambda: ls.solve(ls.Richardson(), PROMPTS, TASK, 10**30),
+            r"steps = 10{30}: needs .* GiB .* Give step numbers",
+        ),
+        (lambda: ls.solve(ls.Richardson(), PROMPTS, TASK, 10**400), r"steps = 1.*: needs inf GiB of memory"),
+        (
             lambda: unwrap(step_numbers)(3, "richardson"),
             r"solver = 'richardson': must be a solver such as Richardson\(\)",
         ),

@@ -1,5 +1,7 @@
 """Prompts: what is drawn has the stated law, (seed, step) decides it, and bad arrays are refused in words."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -158,6 +160,60 @@ def test_prompts_and_paths_are_data_without_gradients():
     learned = torch.ones(2, 3, 4, requires_grad=True)
     assert not ls.Prompts(learned, learned[..., 0]).y.requires_grad
     assert not ls.Trajectory(learned, [0, 1]).values.requires_grad
+
+
+HIDDEN = np.ma.masked_array([[1.0, 2.0, 1e6]], mask=[[0, 0, 1]])
+
+
+@pytest.mark.parametrize("y", [HIDDEN, [HIDDEN[0]], (HIDDEN[0],)], ids=["array", "list", "tuple"])
+def test_masked_values_are_not_taken_for_data(y, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as for a user
+    with pytest.raises(ls.InputError, match=r"y = 1 masked values: must be an array without a mask\. Remove or impute"):
+        ls.Prompts(np.zeros((1, 3, 2)), y)
+    shown = ls.Prompts(np.zeros((1, 3, 2)), np.ma.masked_array([[1.0, 2.0, 3.0]], mask=False))
+    assert shown.y.tolist() == [[1, 2, 3]]
+
+
+def test_a_sphere_in_one_dimension_is_said_to_be_two_points():
+    with pytest.warns(UserWarning, match=r"two points, -1 and 1, .* Take uniform or gaussian inputs"):
+        ls.sample(ls.Task(d=1, N=4), 3, seed=0)
+    with pytest.warns(UserWarning, match="two points"):
+        ls.Run(task=ls.Task(d=1))
+
+
+def test_too_many_prompts_for_the_memory_are_refused_in_words():
+    with pytest.raises(ls.InputError, match=r"needs .* GiB of memory or more, and there are .* Draw fewer prompts"):
+        ls.sample(ls.Task(), 10**12, seed=0)
+
+
+def test_precision_and_device_have_names():
+    assert ls.sample(ls.Task(), 1, seed=0, dtype="float32").x.dtype == torch.float32
+    with pytest.raises(ls.InputError, match="device = 'tpu': must be one of"):
+        ls.sample(ls.Task(), 1, seed=0, device="tpu")
+
+
+@pytest.mark.parametrize("table", ["KERNELS", "INPUTS"])
+def test_a_task_knows_the_users_functions_by_their_values(table, monkeypatch):
+    def make(scale):
+        if table == "INPUTS":
+            return lambda z, input_std: scale * torch.tanh(z)
+        return lambda x, z, v: torch.exp(-scale * torch.cdist(x, z) / v)
+
+    name = {"KERNELS": "kernel", "INPUTS": "inputs"}[table]
+    described = []
+    for scale in (1.0, 1.0, 1.0001):
+        monkeypatch.setitem(getattr(ls, table), "mine", make(scale))
+        described.append(ls.Task(**{name: "mine"}).to_dict())
+    assert described[0] == described[1] != described[2]
+    assert ls.Task.from_dict(json.loads(json.dumps(described[2]))) == ls.Task(**{name: "mine"})
+    with pytest.raises(
+        ls.InputError, match=rf"{name} = 'mine': must be the function .* Register that one in ls\.{table}"
+    ):
+        ls.Task.from_dict(described[0])
+    built_in = next(iter(getattr(ls, table)))
+    assert "fingerprints" not in ls.Task(**{name: built_in}).to_dict()
+    monkeypatch.setitem(getattr(ls, table), built_in, make(1.0))  # under a name of ours
+    assert ls.Task(**{name: built_in}).to_dict()["fingerprints"] == described[0]["fingerprints"]
 
 
 def test_whole_numbers_are_no_precision_for_prompts():

@@ -1,6 +1,9 @@
 """The model: its size, its causality, its attention against loops, and parity with Hugging Face's GPT-2."""
 
 import math
+import pickle
+import random
+import zipfile
 
 import pytest
 import torch
@@ -8,9 +11,10 @@ from torch import nn
 
 from layerstep.errors import FileError, InputError
 from layerstep.tasks import Task, sample
-from layerstep.training import GPT, Model
+from layerstep.training import GPT, Model, Run, config
 from layerstep.training.config import ATTENTION
 from layerstep.training.evaluation import evaluate
+from layerstep.training.fused import unsupported
 from layerstep.training.gpt import Attention, interleave
 from layerstep.training.huggingface import load_garg, save_huggingface
 
@@ -172,8 +176,10 @@ class Hostile:
     ("content", "words"),
     [
         ({"weights": torch.zeros(2)}, "does not have the layout"),
-        (Hostile(), "no file of tensors alone, and nothing else is loaded"),
-        (None, "is not there"),
+        (Hostile(), "is not a file of tensors alone, and nothing else is loaded"),
+        ({"_read_in.weight": torch.zeros(3)}, "does not have the layout"),
+        ([1, 2], "does not have the layout"),
+        (None, "is not a file"),
     ],
 )
 def test_foreign_checkpoints_are_refused_and_never_executed(tmp_path, content, words):
@@ -181,6 +187,46 @@ def test_foreign_checkpoints_are_refused_and_never_executed(tmp_path, content, w
         torch.save(content, tmp_path / "state.pt")
     with pytest.raises(FileError, match=words):
         load_garg(tmp_path / "state.pt", heads=2)
+
+
+def files_of_all_kinds(tmp_path):
+    """Noise, zeros, text, pickles, archives, and a checkpoint cut off or changed in a byte."""
+    draw = random.Random(0)
+    torch.save(small().state_dict(), tmp_path / "whole.pt")
+    whole = (tmp_path / "whole.pt").read_bytes()
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        archive.writestr("a/data.pkl", b"x")
+    yield from (b"", b"\0" * 100, b"PK", b"not a checkpoint", (tmp_path / "archive.zip").read_bytes())
+    yield from (pickle.dumps(value, protocol) for value in (3, "text", {"a": 1}, [None]) for protocol in range(6))
+    yield from (draw.randbytes(draw.randrange(1, 400)) for _ in range(100))
+    yield from (whole[: draw.randrange(len(whole))] for _ in range(20))
+    for _ in range(60):
+        at = draw.randrange(len(whole))
+        yield whole[:at] + draw.randbytes(1) + whole[at + 1 :]
+
+
+def test_any_file_at_all_is_refused_in_words(tmp_path):
+    for content in files_of_all_kinds(tmp_path):
+        (tmp_path / "state.pt").write_bytes(content)
+        with pytest.raises(FileError, match=r"is not a file of tensors alone|does not have the layout"):
+            load_garg(tmp_path / "state.pt", heads=2)
+
+
+@pytest.mark.parametrize("where", ["model", "kernels", "unsupported"])
+def test_an_attention_that_nobody_wrote_is_refused(where, monkeypatch):
+    """Its name may have been added to the table and nowhere else."""
+    monkeypatch.setattr(config, "ATTENTION", (*config.ATTENTION, "sigmoid"))
+    run = Run(task=TASK, model=Model(layers=1, heads=2, width=16, attention="sigmoid"), precision="bfloat16")
+    if where == "unsupported":
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: name)  # as if Triton were there
+        assert "attention = 'sigmoid' is not one of" in unsupported(run, torch.device("cuda"))
+        return
+    with pytest.raises(InputError, match="attention = 'sigmoid': must be one of"):
+        if where == "model":
+            GPT(run.model, d=3, N=6)(sample(TASK, 2, seed=0))
+        else:
+            attention = pytest.importorskip("layerstep.training.fused.attention")
+            attention._shape(14, 2, 16, "sigmoid", 1)
 
 
 def test_linear_attention_has_no_gpt2(tmp_path):

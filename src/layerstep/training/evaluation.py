@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from layerstep.errors import require_count, require_kind
 from layerstep.tasks import Task, sample
 from layerstep.tasks.posterior import posterior_means
 from layerstep.training.gpt import GPT
@@ -40,6 +41,9 @@ class Evaluation:
 @torch.no_grad()
 def evaluate(model: GPT, task: Task, *, B: int, seed: int, block: int = 512) -> Evaluation:
     """Errors of `model` and of exact KRR (float64) on B prompts of (seed, step 0), `block` prompts at a time."""
+    require_kind("model", model, GPT, "Other models are measured with ls.probe.")
+    require_kind("task", task, Task, "It comes after the model.")
+    require_count(B=B, block=block)
     prompts = sample(task, B, seed)
     truth = prompts.f
     assert truth is not None

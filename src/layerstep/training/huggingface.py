@@ -6,14 +6,13 @@ Their model is read-in → GPT-2 → read-out on the same interleaved tokens, so
 from __future__ import annotations
 
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from layerstep.errors import FileError, require, require_count
+from layerstep.errors import FileError, as_path, require, require_count, require_kind
 from layerstep.files import write_json, write_tensors
 from layerstep.training.config import Model
 from layerstep.training.gpt import GPT
@@ -47,13 +46,14 @@ def _turned(name: str, tensor: Tensor) -> Tensor:
 
 
 def save_huggingface(gpt: GPT, path: str | os.PathLike) -> Path:
-    """Write a folder that `transformers.GPT2Model.from_pretrained` loads; read-in and read-out lie beside it.
+    """Write a directory that `transformers.GPT2Model.from_pretrained` loads; read-in and read-out lie beside it.
 
     Call the loaded model with inputs_embeds = read_in(tokens) and apply read_out at the even tokens.
     """
+    require_kind("gpt", gpt, GPT)
     kind = gpt.model.attention
     require(kind == "softmax", "attention", repr(kind), "'softmax'", "GPT-2 has no linear attention.")
-    folder, state = Path(path), gpt.state_dict()
+    folder, state = as_path("path", path), gpt.state_dict()
     backbone = {theirs: _turned(ours, state[ours]) for ours, theirs in backbone_names(gpt.model.layers).items()}
     # A GPT-2 always has a vocabulary; ours is one token that is never used.
     backbone["wte.weight"] = torch.zeros(1, gpt.model.width, dtype=gpt.positions.dtype)
@@ -87,28 +87,28 @@ def load_garg(path: str | os.PathLike, heads: int) -> GPT:
     training state with `model_state_dict` are read.
     """
     require_count(heads=heads)
-    path = Path(path)
-    if not path.is_file():
-        raise FileError(f"{path} is not there. Check the path.")
+    file = as_path("path", path)
+    if not file.is_file():
+        raise FileError(f"{file} is not a file. Check the path.")
     try:
-        found: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise FileError(f"{path} is no file of tensors alone, and nothing else is loaded ({reason}).") from error
+        found: Any = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # of any kind, on bytes that are not a checkpoint
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise FileError(f"{file} is not a file of tensors alone, and nothing else is loaded ({reason}).") from error
     if isinstance(found, dict) and isinstance(found.get("model_state_dict"), dict):
         found = found["model_state_dict"]
     marks = ("_read_in.weight", "_backbone.wpe.weight", "_read_out.weight")
-    if not isinstance(found, dict) or any(not isinstance(found.get(mark), Tensor) for mark in marks):
-        raise FileError(f"{path} does not have the layout _read_in, _backbone, _read_out.")
+    if not isinstance(found, dict) or any(getattr(found.get(mark), "ndim", 0) != 2 for mark in marks):
+        raise FileError(f"{file} does not have the layout _read_in, _backbone, _read_out.")
     width, d = found["_read_in.weight"].shape
     T = len(found["_backbone.wpe.weight"])
-    layers = sum(name.startswith("_backbone.h.") and name.endswith("ln_1.weight") for name in found)
+    layers = sum(str(name).startswith("_backbone.h.") and str(name).endswith("ln_1.weight") for name in found)
     outputs = len(found["_read_out.weight"])
     require(outputs == 1, "_read_out", f"{outputs} outputs", "1 output")
     require(T % 2 == 0 and T >= 4, "_backbone.wpe", f"{T} positions", "two for each of at least two points")
     names = {ours: f"_backbone.{theirs}" for ours, theirs in backbone_names(layers).items()}
     names |= {f"{ours}.{part}": f"_{ours}.{part}" for ours in ("read_in", "read_out") for part in ("weight", "bias")}
     gpt = GPT(Model(layers=layers, heads=heads, width=width), d=d, N=T // 2 - 1)
-    state = {ours: _turned(ours, found[theirs]) for ours, theirs in names.items() if theirs in found}
-    load(gpt, state, str(path))
+    there = {ours: found[theirs] for ours, theirs in names.items() if isinstance(found.get(theirs), Tensor)}
+    load(gpt, {ours: _turned(ours, tensor) for ours, tensor in there.items()}, str(file))
     return gpt.eval()

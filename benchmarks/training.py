@@ -1,7 +1,7 @@
 """Times a training step of the default model: the loop people write, the plain engine, the hand-written kernels.
 
 PYTHONPATH=src python3 benchmarks/training.py            prints the table
-PYTHONPATH=src python3 benchmarks/training.py --profile  adds where the time of four models side by side goes
+PYTHONPATH=src python3 benchmarks/training.py --profile  adds where the time of four stacked models goes
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def rows(run: Run, device: torch.device):
     steps = 2 * CHUNK if cuda else CHUNK
     variants = [("plain engine, float32", False, "float32", 1), ("plain engine, bfloat16", False, "bfloat16", 1)]
     if cuda:
-        variants += [(f"hand-written kernels, {S} side by side", True, "bfloat16", S) for S in (1, 2, 4, 8)]
+        variants += [(f"hand-written kernels, {S} stacked", True, "bfloat16", S) for S in (1, 2, 4, 8)]
     for name, fused, precision, S in variants:
         runs = [run.override(precision=precision, seed=s) for s in range(S)]
         engine = Engine(runs, device, fused)

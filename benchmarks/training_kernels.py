@@ -79,7 +79,7 @@ def main(S: int = 4, json: bool = False) -> None:
         tensor.normal_()
     p, w, layers = net.p, net.w, range(L)
     if not json:
-        print(f"microseconds a launch, {S} models of the default shape, 12 layers in turn; fastest first")
+        print(f"microseconds per launch, {S} models of the default shape, 12 layers in turn; fastest first")
 
     def product(kind, launch):
         def measure(tile):

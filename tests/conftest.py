@@ -1,5 +1,27 @@
-"""Shapes and types written in signatures are checked while the tests run."""
+"""Shapes and types in signatures are checked while the tests run; the examples of the pages are run as printed."""
 
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
+
+import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook("layerstep", "shape_checks.check")
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def examples() -> Callable[[str], list[CodeType]]:
+    """The Python blocks of a page of this repository, compiled: `exec` each; ```python notest blocks are left out."""
+
+    def read(page: str) -> list[CodeType]:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        found = re.finditer(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        # Blank lines in front: a traceback then names the line of the page.
+        blocks = [(text.count("\n", 0, each.start(1)), each[1]) for each in found]
+        return [compile("\n" * before + block, page, "exec") for before, block in blocks]
+
+    return read

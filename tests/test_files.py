@@ -147,7 +147,7 @@ def test_files_that_hold_no_tensors_are_sentences(tmp_path):
     with pytest.raises(FileError, match="is not there"):
         read_tensors(tmp_path / "no.safetensors")
     (tmp_path / "cut.safetensors").write_bytes(b"1234")
-    with pytest.raises(FileError, match=r"cut\.safetensors is no whole safetensors file"):
+    with pytest.raises(FileError, match=r"cut\.safetensors is not a whole safetensors file"):
         read_tensors(tmp_path / "cut.safetensors")
 
 

@@ -8,8 +8,8 @@ import layerstep as ls
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
-def test_the_examples_run():
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def test_the_examples_run(examples):
+    blocks = examples("README.md")
     assert len(blocks) >= 4
     names = {}
     try:

@@ -156,7 +156,7 @@ def save_tensors(aside: Path, tensors: Mapping[str, Any], header: Mapping[str, A
 
 
 def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tensors of a safetensors file and its header, or a FileError. What is no JSON in the header is a string."""
+    """The tensors of a safetensors file and its header, or a FileError. What is not JSON in the header is a string."""
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
@@ -166,7 +166,7 @@ def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Any
             words = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise FileError(f"{path} is no whole safetensors file ({error}). Copy or write it again.") from error
+        raise FileError(f"{path} is not a whole safetensors file ({error}). Copy or write it again.") from error
     return tensors, {key: _json_or_string(text) for key, text in words.items()}
 
 
@@ -190,11 +190,11 @@ def digest_of_values(values: Any) -> str:
 
 
 @functools.cache
-def source_digest(rooms: tuple[str, ...]) -> str:
-    """Identity of the code in these rooms: a result made by other code is made anew."""
+def source_digest(packages: tuple[str, ...]) -> str:
+    """Identity of the code in these packages: a result made by other code is made anew."""
     here = Path(__file__).parent
     whole = hashlib.sha256()
-    for file in sorted(file for room in rooms for file in (here / room).rglob("*.py")):
+    for file in sorted(file for package in packages for file in (here / package).rglob("*.py")):
         whole.update(str(file.relative_to(here)).encode() + file.read_bytes())
     return whole.hexdigest()[:12]
 

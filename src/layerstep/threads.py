@@ -1,4 +1,4 @@
-"""Threads for batches of small matrices: one thread a matrix, never several in one."""
+"""Threads for batches of small matrices: one thread per matrix, never several in one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pool(device: torch.device) -> Iterator[ThreadPoolExecutor]:
 
 
 @contextmanager
-def one_a_worker(
+def one_per_worker(
     work: Callable[[Item], Result], items: Iterable[Item], device: torch.device = CPU
 ) -> Iterator[Iterator[Result]]:
     """work(item) for every item, in order, each by one worker of a pool; what waits is cancelled when left early."""

@@ -1,6 +1,5 @@
 """The Python of docs/construction.md runs as it is printed."""
 
-import re
 from pathlib import Path
 
 import layerstep as ls
@@ -8,8 +7,8 @@ import layerstep as ls
 PAGE = (Path(__file__).parents[2] / "docs" / "construction.md").read_text()
 
 
-def test_the_examples_run(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+def test_the_examples_run(examples, capsys):
+    blocks = examples("docs/construction.md")
     assert len(blocks) == 1
     prompts = ls.sample(ls.Task(N=12), 2, seed=1)
     names = {"x": prompts.x[0, :10], "y": prompts.y[0, :10], "xq": prompts.x[0, 10:], "prompts": prompts}

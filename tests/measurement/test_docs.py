@@ -1,6 +1,5 @@
 """The Python of docs/measurement.md runs as it is printed, with a small model and library in place of the large."""
 
-import re
 from pathlib import Path
 
 import torch
@@ -28,8 +27,8 @@ class Theirs(nn.Module):
         return x
 
 
-def test_the_examples_run(tmp_path, monkeypatch, capsys):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+def test_the_examples_run(examples, tmp_path, monkeypatch, capsys):
+    blocks = examples("docs/measurement.md")
     assert len(blocks) == 4
     monkeypatch.chdir(tmp_path)
     asked, instruments = [], {}
@@ -66,4 +65,4 @@ def test_the_examples_run(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     exec(blocks[3], names)
     printed = capsys.readouterr().out.strip()
-    assert f"# {printed}" in blocks[3]
+    assert f"# {printed}" in PAGE

@@ -23,7 +23,7 @@ TASKS = {
     "one point": ls.Task(N=1),
 }
 
-# solver, literal recursion, number of steps, tolerance. One row a solver: a new solver is a new row.
+# solver, literal recursion, number of steps, tolerance. One row per solver: a new solver is a new row.
 CASES = {
     "richardson": (SOLVERS["richardson"], literal.richardson, 200, 1e-12),
     "richardson-plain": (SOLVERS["richardson-plain"], partial(literal.richardson, preconditioned=False), 200, 1e-12),

@@ -1,4 +1,4 @@
-"""Prompts: what is drawn has the stated law, (seed, step) decides it, and bad arrays are refused in words."""
+"""Prompts: what is drawn has the stated distribution, (seed, step) decides it, and bad arrays are refused in words."""
 
 import json
 
@@ -267,7 +267,7 @@ def test_a_kernel_that_is_none_is_refused_in_words(name, monkeypatch):
         ls.Task(kernel="mine")
 
 
-LAWS_THAT_ARE_NONE = {
+DISTRIBUTIONS_THAT_ARE_NONE = {
     "one argument": (lambda z: z, "It raised TypeError"),
     "numpy": (lambda z, s: z.numpy(), r"gives ndarray for z of shape \[2, 7, 5\]"),
     "norms": (lambda z, s: z.norm(dim=-1), r"gives \[2, 7\] for z of shape \[2, 7, 5\] and \[7\] for \[7, 5\]"),
@@ -279,15 +279,15 @@ LAWS_THAT_ARE_NONE = {
 }
 
 
-@pytest.mark.parametrize("name", LAWS_THAT_ARE_NONE)
-def test_a_law_that_is_none_is_refused_in_words(name, monkeypatch):
-    law, words = LAWS_THAT_ARE_NONE[name]
-    monkeypatch.setitem(ls.INPUTS, "mine", law)
+@pytest.mark.parametrize("name", DISTRIBUTIONS_THAT_ARE_NONE)
+def test_an_input_distribution_that_is_none_is_refused_in_words(name, monkeypatch):
+    function, words = DISTRIBUTIONS_THAT_ARE_NONE[name]
+    monkeypatch.setitem(ls.INPUTS, "mine", function)
     with pytest.raises(ls.InputError, match=f"inputs = 'mine'.*{words}"):
         ls.Task(inputs="mine")
 
 
-def test_a_law_of_ones_own_is_sampled(monkeypatch):
+def test_an_input_distribution_of_ones_own_is_sampled(monkeypatch):
     monkeypatch.setitem(ls.INPUTS, "mine", lambda z, s: z.sign().add_(s * z))
     x = ls.sample(ls.Task(inputs="mine", input_std=0.1, d=1, N=3), 20, seed=0).x
     assert ((x.abs() > 1) & (x.abs() < 1.5)).all()

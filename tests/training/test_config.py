@@ -116,7 +116,7 @@ def test_scalars_are_changed_wherever_they_live():
         (lambda: Run.from_dict({"learning_rate": 1}), "run keys = learning_rate: must be among task, model"),
         (lambda: Run.from_dict({"model": {"depth": 1}}), "model keys = depth"),
         (lambda: Run.from_dict({"task": {"n": 1}}), "task keys = n"),
-        (lambda: Run().override(depth=3), "depth is no scalar of a run. There are: steps"),
+        (lambda: Run().override(depth=3), "depth is not a scalar of a run. There are: steps"),
     ],
 )
 def test_mistakes_are_refused_in_one_sentence(make, words, monkeypatch):

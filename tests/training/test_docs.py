@@ -1,15 +1,11 @@
 """The Python of docs/training.md runs as it is printed, with a run of seconds in place of the paper's."""
 
 import dataclasses
-import re
-from pathlib import Path
 
 import torch
 
 import layerstep as ls
 from layerstep.training.huggingface import backbone_names
-
-PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 
 
 def garg_checkpoint(gpt: ls.GPT) -> dict[str, torch.Tensor]:
@@ -22,8 +18,8 @@ def garg_checkpoint(gpt: ls.GPT) -> dict[str, torch.Tensor]:
     return state
 
 
-def test_the_examples_run(tmp_path, monkeypatch):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+def test_the_examples_run(examples, tmp_path, monkeypatch):
+    blocks = examples("docs/training.md")
     assert len(blocks) == 2
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)

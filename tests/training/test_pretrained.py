@@ -1,4 +1,4 @@
-"""Saved models come back bit for bit; damaged and foreign folders are refused in words."""
+"""Saved models come back bit for bit; damaged and foreign directories are refused in words."""
 
 import errno
 import json
@@ -165,7 +165,7 @@ def damage(folder, kind):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("truncated", "no whole safetensors file"),
+        ("truncated", "not a whole safetensors file"),
         ("missing", "is not there"),
         ("config", "does not describe a layerstep-gpt"),
         ("half a config", "not readable JSON"),

@@ -1,4 +1,4 @@
-"""train: a folder that can be trusted after a kill, a full disk or a wrong word."""
+"""train: a directory that can be trusted after a kill, a full disk or a wrong word."""
 
 import json
 import os

@@ -2,7 +2,7 @@
 
 After t steps a stationary iteration leaves the fraction e_k(t) = q_k^t of component k; with momentum the fractions
 obey e_k(t+1) = a_k e_k(t) - b_k e_k(t-1). Solvers need sum_k g_k e_k(t) for hundreds of t. Writing t = high + low
-turns the hundreds of powers into about 2 √T, and the sums into one matrix product a system.
+turns the hundreds of powers into about 2 √T, and the sums into one matrix product per system.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _shift_powers(
 def _split(steps: Steps, waste: int) -> tuple[Tensor, Tensor, Tensor | slice]:
     """Exponents `high` (multiples of m) and `low` (below m) whose sums hold all steps, and where in their table.
 
-    Scattered steps share few powers: a table of more than `waste` entries a step is not worth its while. The
+    Scattered steps share few powers: a table of more than `waste` entries per step is not worth its while. The
     exponents are on the CPU.
     """
     device, steps = steps.device, steps.cpu()  # a handful of integers: a GPU would make the host wait for each

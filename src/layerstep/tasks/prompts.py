@@ -26,7 +26,7 @@ from layerstep.memory import require_memory
 from layerstep.tasks.task import Task
 from layerstep.threads import one_thread
 
-# A tuple is no ArrayLike to a checker at run time: it cannot be reversed.
+# A tuple is not an ArrayLike to a checker at run time: it cannot be reversed.
 Array = Tensor | ArrayLike | Sequence[float]
 
 #: Kernel values held at a time (64 MiB of float64): bounds memory whatever B is.

@@ -25,15 +25,15 @@ class Trajectory:
     label: str
     contexts: Int[Tensor, "N"]
 
-    def __init__(self, values: Array, stages: Array, label: str = "path", contexts: Array | None = None) -> None:
-        # Values may hold NaN (a layer that diverged): the reader of the path decides what that means.
+    def __init__(self, values: Array, stages: Array, label: str = "trajectory", contexts: Array | None = None) -> None:
+        # Values may hold NaN (a layer that diverged): who reads the trajectory decides what that means.
         values = as_float_tensor("values", values, 3, finite=False)
         S, _, N = values.shape
         stages = as_float_tensor("stages", stages, 1).to("cpu", torch.float64)
-        require(len(stages) == S, "stages", f"{len(stages)} numbers", f"{S} numbers, one a stage")
+        require(len(stages) == S, "stages", f"{len(stages)} numbers", f"{S} numbers, one per stage")
         require(bool((stages.diff() > 0).all()), "stages", stages.tolist(), "increasing")
         lengths = torch.arange(1, N + 1) if contexts is None else context_lengths(contexts)
-        require(len(lengths) == N, "contexts", f"{len(lengths)} numbers", f"{N} numbers, one a context")
+        require(len(lengths) == N, "contexts", f"{len(lengths)} numbers", f"{N} numbers, one per context")
         fields = {"values": values, "stages": stages, "label": label, "contexts": lengths}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -58,7 +58,7 @@ class Trajectory:
         """Predictions of one stage."""
         index = torch.nonzero(self.stages == stage)
         if len(index) == 0:
-            raise InputError(f"stage = {stage}: this path has stages {_abbreviate(self.stages.tolist())}.")
+            raise InputError(f"stage = {stage}: this trajectory has stages {_abbreviate(self.stages.tolist())}.")
         return self.values[int(index)]
 
     def mse(self, target: Array) -> Float[Tensor, "S N"]:

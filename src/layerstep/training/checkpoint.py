@@ -62,7 +62,7 @@ def load_checkpoint(
         written = about.get("format") if isinstance(about, dict) else None
         raise FileError(f"{note} has format {written}, this version reads {FORMAT}. {mend}")
     if about.get("runs") != [run.identity for run in runs]:
-        raise InputError(f"{note} belongs to another run. Give the same runs in the same order, or another folder.")
+        raise InputError(f"{note} belongs to another run. Give the same runs in the same order, or another directory.")
     path, step = note.with_suffix(".safetensors"), about.get("step")
     if not isinstance(step, int) or step < 0 or note.stem != f"step-{step:09}" or step > runs[0].steps:
         raise FileError(f"{note} says step {step!r}, which is not its own. {mend}")

@@ -137,7 +137,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """A name for folders: the inputs, the seed and the identity."""
+        """A name for directories: the inputs, the seed and the identity."""
         return f"{self.task.inputs}-seed{self.seed}-{self.identity}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _home(name: str) -> str:
     for home, part in {"": Run, "task": Task, "model": Model}.items():
         if name in {f.name for f in fields(part)}:
             return home
-    raise InputError(f"{name} is no scalar of a run. There are: {', '.join(scalars())}.")
+    raise InputError(f"{name} is not a scalar of a run. There are: {', '.join(scalars())}.")
 
 
 # `fast` reaches the paper's quality in a small part of its steps; LOG.md says what else was tried.
@@ -187,7 +187,7 @@ PRESETS = {
     "tiny": Run(
         task=Task(inputs="uniform", d=1, N=10, sigma=0.1),
         model=Model(layers=3, heads=2, width=32),
-        steps=2500,
+        steps=2000,
         lr=4e-3,
         lr_final=1e-4,
         warmup=100,

@@ -20,7 +20,7 @@ STREAM_SLICES = 4  # the best of 1, 2 and 4 on an H200 for one model and for fou
 
 
 class Engine:
-    """S runs of one shape, side by side. `advance` takes steps; `state` is all that a resumed run needs.
+    """S runs of one shape, stacked. `advance` takes steps; `state` is all that a resumed run needs.
 
     Nothing in a step waits for the device: prompts, rates and the curriculum's lengths of CHUNK steps lie on the
     device, and a step reads its own by a counter that lives there too. `stream_slices` of the hand-written kernels
@@ -101,7 +101,7 @@ class Engine:
         return self.losses[start:stop].clone()
 
     def _load(self, chunk: int) -> None:
-        """Draw the prompts of a chunk and copy its table of numbers. Each run draws alone, whoever is beside it."""
+        """Draw the prompts of a chunk and copy its table of numbers. Each run draws alone."""
         for s, run in enumerate(self.runs):
             x, y = draw_chunk(run, chunk, self.dtype, self.device)
             self.x[:, s], self.y[:, s] = x, y

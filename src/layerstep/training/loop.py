@@ -101,7 +101,7 @@ def training(
     fused: bool | None = None,
     stream_slices: int = STREAM_SLICES,
 ) -> Generator[None, None, Any]:
-    """`train`, stopping after every chunk of steps so that several can go in turn; closed, it writes a checkpoint."""
+    """`train`, stopping after every chunk of steps so that several can advance together; closed early it saves."""
     alone = isinstance(run, Run)
     require(alone or _are_runs(run), "run", quoted(run), "a Run or a list of them", "Such as ls.PRESETS['tiny'].")
     runs = [run] if isinstance(run, Run) else list(run)
@@ -225,7 +225,7 @@ class _Loop:
         self.snapshots = sorted({max(1, round(f * self.total)) for f in snapshots})
         self.pending: deque[tuple[int, int, Tensor, Any]] = deque()
         lost = (~torch.isfinite(engine.weights).all(1)).nonzero().flatten().tolist()  # before this run was resumed
-        self.diverged = {i: f"the weights of run {i} are no numbers: it has diverged." for i in lost}
+        self.diverged = {i: f"the weights of run {i} are not numbers: it has diverged." for i in lost}
         self.seconds = self._trim_log()
         self.began = time.monotonic() - self.seconds
         self.words = ""

@@ -1,4 +1,4 @@
-"""Several trainings on one device at once: in turn, chunk by chunk, on a GPU each on a stream of its own.
+"""Several trainings on one device, round-robin, chunk by chunk; on a GPU each has a stream of its own.
 
 Models of different shapes cannot share launches, but small ones leave most of a GPU idle for others to use.
 """

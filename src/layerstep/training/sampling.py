@@ -1,4 +1,4 @@
-"""Training prompts drawn on the device, many steps a call; (seed, chunk) decides them, whatever came before."""
+"""Training prompts drawn on the device, many steps per call; (seed, chunk) decides them, whatever came before."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from layerstep.solvers import SOLVERS, Chebyshev, Richardson, Solver, exact, sol
 from layerstep.solvers.chebyshev import chebyshev_sums
 from layerstep.solvers.system import Batch, System
 from layerstep.tasks import Prompts, Task, Trajectory
-from layerstep.threads import one_a_worker
+from layerstep.threads import one_per_worker
 
 #: Where predictions are compared, for N = 40: short contexts must not dominate, as they do in SimE over all n.
 CONTEXTS = (3, 6, 10, 15, 20, 25, 30, 35, 40)
@@ -180,7 +180,7 @@ class Library:
             return {family: paths[family.name] for family in chosen}
 
         # One setting a core: workers that share the prefixes of one would wait for each other at its end.
-        with one_a_worker(tried, settings) as found:
+        with one_per_worker(tried, settings) as found:
             for done, ((v, lam), paths) in enumerate(zip(settings, found, strict=True)):
                 for family, path in paths.items():
                     away = path.values - krr

@@ -26,7 +26,7 @@ from layerstep.errors import (
 from layerstep.files import provenance, read_tensors, write_tensors
 from layerstep.measurement.reading.hooks import GPTReader, Reader, digest_of, in_float64, reader_of, require_causal
 from layerstep.tasks import Prompts, Task, Trajectory, sample
-from layerstep.threads import Item, Result, one_a_worker
+from layerstep.threads import Item, Result, one_per_worker
 from layerstep.training import GPT
 
 RIDGE = 1e-7  # of the mean variance of a coordinate
@@ -300,5 +300,5 @@ def _several(reader: Reader, work: Callable[[Item], Result], items: Iterable[Ite
     if not isinstance(reader, GPTReader) or _device(reader).type != "cpu":
         yield map(work, items)
         return
-    with one_a_worker(work, items) as results:
+    with one_per_worker(work, items) as results:
         yield results

@@ -29,7 +29,7 @@ from layerstep.reproduction.runs import LAWS
 from layerstep.reproduction.settings import EVALUATION_SEED, SETTINGS, evaluation_prompts
 from layerstep.solvers import NadarayaWatson, RidgePath, solve
 from layerstep.tasks import Trajectory
-from layerstep.threads import one_a_worker
+from layerstep.threads import one_per_worker
 
 ROOMS = ("tasks", "solvers", "construction", "measurement", "reproduction")
 SEED = EVALUATION_SEED  # of the bootstrap behind a verdict: `layerstep identify` says the same of a model
@@ -139,7 +139,7 @@ def _judge_alike(
         except LayerstepError as error:
             return error
 
-    with one_a_worker(one, missing) as judged:
+    with one_per_worker(one, missing) as judged:
         return results | dict(zip(missing, judged, strict=True))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 import layerstep as ls
-from layerstep.measurement import Instrument, Library, identify, probe
+from layerstep.measurement import Instrument, identify, probe
 from layerstep.training import GPT, Model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -46,7 +46,7 @@ def verdict(task: ls.Task) -> dict[str, float]:
     prompts = ls.sample(task, 256, seed=0)
     path = ls.solve(ls.Richardson(), prompts, task, [3, 6, 10, 15, 22, 32, 47, 70, 100, 150, 220, 330])
     start = time.perf_counter()
-    instrument = Instrument.prepare(Library.build(prompts, task))
+    instrument = Instrument.prepare(prompts, task)
     built = time.perf_counter() - start
     start = time.perf_counter()
     identify(path, prompts, task, instrument=instrument)
@@ -60,7 +60,7 @@ def verdict(task: ls.Task) -> dict[str, float]:
     loop = (time.perf_counter() - start) * prompts.B / few * 10  # Richardson goes to step 10,000
     return {
         f"library, {rows:,} predictions of 256 x 9": built,
-        SHARE: built * len(instrument.library.find("richardson", task.v).family.steps) / rows,
+        SHARE: built * len(ls.FAMILIES[0].steps) / rows,
         "verdict on 12 layers": judged,
         LOOP: loop,
     }

@@ -25,10 +25,11 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.errors import FileError as FileError
     from layerstep.errors import InputError as InputError
     from layerstep.errors import LayerstepError as LayerstepError
+    from layerstep.measurement import FAMILIES as FAMILIES
+    from layerstep.measurement import Family as Family
     from layerstep.measurement import GPTReader as GPTReader
     from layerstep.measurement import Hooked as Hooked
     from layerstep.measurement import Instrument as Instrument
-    from layerstep.measurement import Library as Library
     from layerstep.measurement import Match as Match
     from layerstep.measurement import Probes as Probes
     from layerstep.measurement import Reader as Reader
@@ -83,8 +84,8 @@ else:
             RidgePath Shrinkage Solver exact solve solve_all""",
         "construction": "Certificate Construction Prediction TransformerKRR construct",
         "training": "Diverged Evaluation GPT Model PRESETS Run evaluate train",
-        "measurement": """GPTReader Hooked Instrument Library Match Probes Reader Rule Verdict identify layers_won match
-            probe""",
+        "measurement": """FAMILIES Family GPTReader Hooked Instrument Match Probes Reader Rule Verdict identify layers_won
+            match probe""",
         "reproduction": "reproduce",
         "errors": "FileError InputError LayerstepError",
     }

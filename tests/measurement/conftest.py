@@ -1,10 +1,9 @@
-"""One prepared instrument for the room's tests: the whole library on few prompts, with few bandwidths."""
+"""One prepared instrument for the package's tests: the whole library on few prompts, with few bandwidths."""
 
 import pytest
 
 import layerstep as ls
-from layerstep.measurement.identification.crossfit import Instrument
-from layerstep.measurement.identification.library import Library
+from layerstep.measurement import Instrument
 
 TASK = ls.Task(inputs="gaussian")
 
@@ -16,4 +15,4 @@ def prompts():
 
 @pytest.fixture(scope="session")
 def instrument(prompts):
-    return Instrument.prepare(Library.build(prompts, TASK, bandwidths=(0.95, 1.0, 1.05), ridges=(2.0,)))
+    return Instrument.prepare(prompts, TASK, bandwidths=(0.95, 1.0, 1.05), ridges=(2.0,))

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 import layerstep as ls
-from layerstep.measurement.identification.crossfit import Instrument
-from layerstep.measurement.identification.library import Library
+from layerstep.measurement import Instrument
+from layerstep.measurement.identification.label_interventions import LabelInterventions
 
 PAGE = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text(encoding="utf-8")
 
@@ -27,18 +27,17 @@ class Theirs(nn.Module):
         return x
 
 
-def test_the_examples_run(examples, tmp_path, monkeypatch, capsys):
-    blocks = examples("docs/measurement.md")
-    assert len(blocks) == 4
+def test_the_examples_run(tmp_path, monkeypatch, capsys):
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 5
     monkeypatch.chdir(tmp_path)
     asked, instruments = [], {}
     identify, probe = ls.identify, ls.probe
 
-    def small_identify(path, prompts, task, **options):
-        key = id(prompts)
+    def small_identify(path, prompts, task, *, families=ls.FAMILIES, **options):
+        key = id(prompts), len(families)
         if key not in instruments:
-            library = Library.build(prompts, task, bandwidths=(1.0,), ridges=())
-            instruments[key] = Instrument.prepare(library)
+            instruments[key] = Instrument.prepare(prompts, task, families=families, bandwidths=(1.0,), ridges=())
         return identify(path, prompts, task, instrument=instruments[key], **options)
 
     def small_probe(model, task, *, prompts=None):
@@ -58,11 +57,13 @@ def test_the_examples_run(examples, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "verdict.png").stat().st_size > 10_000
     exec(blocks[1], names)
     assert asked == [38_400]
-    assert names["verdict"].label_tests is not None
+    assert names["verdict"].description(LabelInterventions) is not None
     names["model"] = Theirs().eval()
     exec(blocks[2], names)
     assert names["verdict"].overall.layers == (1, 2, 3)
-    capsys.readouterr()
     exec(blocks[3], names)
+    assert "rates unknown for class half" in str(names["verdict"])
+    capsys.readouterr()
+    exec(blocks[4], names)
     printed = capsys.readouterr().out.strip()
     assert f"# {printed}" in PAGE

@@ -60,7 +60,7 @@ def run(
             drawn,
             asked,
             # A network with the one context N has bounds on its labels, which other labels may pass.
-            rerun=model_fn if interventions and path.N > 1 else None,
+            model_fn=model_fn if interventions and path.N > 1 else None,
             seed=seed,
             progress=show,
         )

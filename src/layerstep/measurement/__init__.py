@@ -1,8 +1,8 @@
-"""What a model answers layer by layer, and whose steps those are: probes, match, verdict."""
+"""What a model computes layer by layer: reading it, the paper's metrics, and which solver its layers follow."""
 
 from layerstep.measurement.identification.crossfit import Instrument
-from layerstep.measurement.identification.decision import Judgement, Rule
-from layerstep.measurement.identification.library import CLASSES, Library
+from layerstep.measurement.identification.decision import RangeResult, Rule
+from layerstep.measurement.identification.families import CLASSES, FAMILIES, Family
 from layerstep.measurement.identification.pipeline import identify
 from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.reading.hooks import GPTReader, Hooked, Reader
@@ -10,20 +10,21 @@ from layerstep.measurement.reading.probes import Probes, probe
 from layerstep.measurement.similarity import Line, Match, layers_won, match
 
 __all__ = [
-    "match",
-    "Match",
-    "Line",
-    "layers_won",
-    "probe",
-    "Probes",
-    "Reader",
+    "CLASSES",
+    "FAMILIES",
+    "Family",
     "GPTReader",
     "Hooked",
-    "identify",
-    "Verdict",
-    "Judgement",
-    "Rule",
-    "CLASSES",
-    "Library",
     "Instrument",
+    "Line",
+    "Match",
+    "Probes",
+    "RangeResult",
+    "Reader",
+    "Rule",
+    "Verdict",
+    "identify",
+    "layers_won",
+    "match",
+    "probe",
 ]

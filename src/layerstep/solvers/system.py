@@ -49,7 +49,7 @@ class Batch:
         dtype = prompts.x.dtype
         ok = dtype in (torch.float32, torch.float64)
         require(ok, "prompts.x.dtype", dtype, "torch.float32 or torch.float64", "Use prompts.to(torch.float64).")
-        return Batch(x=prompts.x, y=prompts.y, gram=task.gram(prompts.x, prompts.x), lam=task.lam, task=task)
+        return Batch(x=prompts.x, y=prompts.y, lam=task.lam, gram=task.gram(prompts.x, prompts.x), task=task)
 
     def system(self, n: int) -> System:
         return System(K=self.gram[:, :n, :n], k=self.gram[:, n, :n], y=self.y[:, :n], lam=self.lam, batch=self)
@@ -88,6 +88,16 @@ class Batch:
         """The least kernel value, 0 where only rounding brings it below 0."""
         least, largest = self.gram.aminmax()
         return 0.0 if abs(least) <= 1e-8 * largest else float(least)
+
+    @property
+    def meets(self) -> frozenset[str]:
+        """Which of the `needs` of solvers the kernel meets on these points."""
+        met = {
+            "row sums": self.least_row_sum > 0,
+            "K >= 0": self.least_value >= 0,
+            "unit diagonal": bool(self.gram.diagonal(dim1=-2, dim2=-1).amax() <= 1 + 1e-9),
+        }
+        return frozenset(need for need, is_met in met.items() if is_met)
 
     @cached_property
     def exact(self) -> Float[Tensor, "B N"]:

@@ -1,4 +1,4 @@
-"""The panel is drawn by seed, the rule is set by counting mistakes, and the shipped record is the one in the docs."""
+"""The suite is drawn by seed, the rule is set by counting mistakes, and the shipped record is the one in the docs."""
 
 from pathlib import Path
 
@@ -6,29 +6,30 @@ import pytest
 import torch
 
 import layerstep as ls
+from layerstep.measurement import CLASSES
 from layerstep.measurement.calibration.error_rates import (
     Row,
     choose_limit,
     count,
     count_row_sums,
     count_vetoes,
-    judge_panel,
+    suite_rows,
 )
-from layerstep.measurement.calibration.negatives import OUTSIDE
-from layerstep.measurement.calibration.planted import CONSTRUCTED, INSIDE, ROW_SUMS, panel
+from layerstep.measurement.calibration.negatives import NEGATIVE_CONTROLS
+from layerstep.measurement.calibration.planted import CONSTRUCTED, INSIDE, ROW_SUMS, calibration_suite
 from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.calibration.tables import show
 from layerstep.measurement.identification.decision import Rule
-from layerstep.measurement.identification.label_interventions import label_tests
-from layerstep.measurement.identification.library import CLASSES, default_contexts
+from layerstep.measurement.identification.label_interventions import intervene_on_labels
+from layerstep.measurement.identification.library import default_contexts
 
 TASK = ls.Task(inputs="gaussian")
 
 
-def test_the_panel_has_every_class_and_enough_outsiders():
+def test_the_suite_has_every_class_and_enough_negative_controls():
     assert {kind for _, kind, *_ in INSIDE} == set(CLASSES)
     assert len(INSIDE) + len(CONSTRUCTED) >= 30
-    assert len(OUTSIDE) >= 15
+    assert len(NEGATIVE_CONTROLS) >= 15
 
 
 def test_planted_models_are_drawn_by_seed():
@@ -36,7 +37,7 @@ def test_planted_models_are_drawn_by_seed():
     prompts = ls.sample(task, 4, seed=0)
 
     def first(seed):
-        return next(iter(panel(prompts, task, default_contexts(12), seed))).values
+        return next(iter(calibration_suite(prompts, task, default_contexts(12), seed))).values
 
     assert torch.equal(first(1), first(1))
     assert not torch.equal(first(1), first(2))
@@ -47,10 +48,10 @@ def test_a_planted_model_can_be_run_again_on_other_labels():
     prompts = ls.sample(task, 40, seed=0)
     found = {}
     names = ("richardson, linear", "cg", "tanh of richardson")
-    for planted in panel(prompts, task, default_contexts(12), 3, names):
-        assert torch.equal(planted.rerun(prompts).values, planted.values)
+    for planted in calibration_suite(prompts, task, default_contexts(12), 3, names):
+        assert torch.equal(planted.model_fn(prompts).values, planted.values)
         layers = torch.arange(1, len(planted.values) + 1, dtype=torch.float64)
-        tests = label_tests(planted.rerun, prompts, task, layers, seed=0)
+        tests = intervene_on_labels(planted.model_fn, prompts, task, layers, seed=0)
         found[planted.name, planted.noise] = tests.additivity
     assert len(found) == 8
     # iid noise does not follow the labels, clutter does so linearly: Richardson stays linear in them.
@@ -61,11 +62,11 @@ def test_a_planted_model_can_be_run_again_on_other_labels():
             assert additivity.max() > 0.05, (name, noise)
 
 
-def test_a_small_panel_is_judged_and_counted(prompts, instrument):
+def test_a_small_suite_is_tested_and_counted(prompts, instrument):
     names = ("richardson, linear", "heavy ball", "transformer, exact scheme, eta = 1")
     few = ls.sample(TASK, prompts.B, seed=21)
     assert torch.equal(few.y, prompts.y)
-    rows = judge_panel("gaussian", 21, sequences=prompts.B, instrument=instrument, names=names)
+    rows = suite_rows("gaussian", 21, sequences=prompts.B, instrument=instrument, names=names)
     counts = count(rows, Rule())
     assert counts["overall"]["inside"]["of"] == 4
     assert counts["overall"]["false"]["of"] == 6
@@ -77,7 +78,7 @@ def test_a_small_panel_is_judged_and_counted(prompts, instrument):
     assert sums["overall"]["right"] >= 2
 
 
-def test_the_panel_knows_who_divides_by_row_sums():
+def test_the_suite_knows_who_divides_by_row_sums():
     assert ROW_SUMS["richardson, half steps"]
     assert ROW_SUMS["cg with row sums"]
     assert not ROW_SUMS["cg"]
@@ -86,7 +87,7 @@ def test_the_panel_knows_who_divides_by_row_sums():
 
 
 def row(scope, truth, V, nearest="gd", noise="none", **more):
-    about = {"name": "m", "group": "inside" if truth else "outside", "noise": noise, "law": "sphere", "seed": 0}
+    about = {"name": "m", "group": "inside" if truth else "outside", "noise": noise, "inputs": "sphere", "seed": 0}
     return Row(scope=scope, truth=truth, nearest=nearest, U=0.1, V=V, margin=0.1, **about, **more)
 
 
@@ -134,9 +135,9 @@ def test_the_documentation_shows_the_shipped_record():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("law", ["sphere", "uniform", "gaussian"])
-def test_the_panel_on_a_fresh_seed_meets_the_targets(law):
-    counts = count(judge_panel(law, seed=77, parts=False), Rule(**read_record()["rule"]))["overall"]
+@pytest.mark.parametrize("inputs", ["sphere", "uniform", "gaussian"])
+def test_the_suite_on_a_fresh_seed_meets_the_targets(inputs):
+    counts = count(suite_rows(inputs, seed=77, parts=False), Rule(**read_record()["rule"]))["overall"]
     assert counts["inside"]["right"] >= 0.95 * counts["inside"]["of"]
     assert counts["false"]["claims"] <= 0.05 * counts["false"]["of"]
     assert counts["inside"]["wrong"] == 0

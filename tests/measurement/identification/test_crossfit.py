@@ -7,10 +7,12 @@ import pytest
 import torch
 
 import layerstep as ls
-from layerstep.measurement.identification.decision import Rule, decide, judge
-from layerstep.measurement.identification.features import dictionary
-from layerstep.measurement.identification.filters import fit_filter, slopes
-from layerstep.measurement.identification.library import CLASSES, default_contexts, families
+from layerstep.measurement import CLASSES
+from layerstep.measurement.identification.decision import Rule, decide, result_on
+from layerstep.measurement.identification.descriptions import Slopes
+from layerstep.measurement.identification.features import residual_features
+from layerstep.measurement.identification.filters import FilterFit
+from layerstep.measurement.identification.library import default_contexts
 
 TASK = ls.Task(inputs="gaussian")
 LAYERS = torch.arange(1, 5, dtype=torch.float64)
@@ -32,36 +34,36 @@ def test_the_classes_are_the_thirteen_of_the_contract():
 def test_the_table_holds_the_solvers_distances_to_krr(prompts, instrument):
     library = instrument.library
     for name in ("richardson", "gd", "nadaraya-watson", "cg"):
-        candidate = library.find(name, 0.95)
-        solver, steps = candidate.family.solver, candidate.family.steps
-        path = ls.solve(solver, prompts, replace(TASK, v=candidate.v), steps, contexts=library.contexts)
+        candidate = next(c for c in library.candidates if (c.family.name, c.v) == (name, 0.95))
+        task = replace(TASK, v=candidate.v)
+        path = ls.solve(candidate.solver, prompts, task, candidate.steps, contexts=library.contexts)
         krr = ls.exact(prompts, TASK)[:, [n - 1 for n in library.contexts]]
         expected = (path.values - krr)[:, library.order]
         torch.testing.assert_close(library.table[candidate.rows].double(), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_chebyshev_on_a_guaranteed_interval_is_what_a_written_transformer_runs(prompts):
+def test_chebyshev_on_a_guaranteed_interval_is_what_a_constructed_transformer_runs(prompts):
     few = prompts[:3]
     for scheme, name in (("exact", "chebyshev-interval"), ("compact", "chebyshev-plain")):
         network = ls.construct(TASK.d, TASK.N, TASK.v, TASK.lam, scheme=scheme, L=9)
-        solver = next(family.solver for family in families(TASK.N, TASK.lam) if family.name == name)
+        solver = next(family.solver for family in ls.FAMILIES if family.name == name)
         path = network.path(few, contexts=[5, 40])
         ours = ls.solve(solver, few, TASK, range(10), contexts=[5, 40])
         # The network divides by D + lam, the family by D: they differ by lam / D.
         torch.testing.assert_close(path.values, ours.values, atol=5e-3, rtol=0)
 
 
-def test_the_dictionary_does_not_see_where_the_origin_is(prompts):
+def test_the_features_do_not_see_where_the_origin_is(prompts):
     # 2**20 away float64 keeps 2**-33 of an input: round the inputs to that, so that the shift is exact.
     x = (prompts.x[:4] * 2**30).round() / 2**30
-    near, far = (dictionary(ls.Prompts(x + shift, prompts.y[:4]), TASK, [30, 40]) for shift in (0, 2**20))
+    near, far = (residual_features(ls.Prompts(x + shift, prompts.y[:4]), TASK, [30, 40]) for shift in (0, 2**20))
     torch.testing.assert_close(far, near, rtol=1e-9, atol=1e-9)
 
 
 def test_u_and_v_are_cross_fitted_as_written(prompts, instrument):
     library = instrument.library
     values = noisy(prompts, library.contexts)
-    evidence = instrument.collect(values, LAYERS)
+    residuals = instrument.cross_fit(values, LAYERS)
     order = library.order.numpy()
     M = values.numpy()[:, order] - library.krr.numpy()
     phi = instrument.features.numpy()
@@ -73,25 +75,25 @@ def test_u_and_v_are_cross_fitted_as_written(prompts, instrument):
         for train, test in ((first, second), (second, first)):
             losses = [((M[layer, train] - A[t][train]) ** 2).sum() for t in range(len(A))]
             residual = M[layer] - A[int(np.argmin(losses))]
-            np.testing.assert_allclose(evidence.left[q, layer, test], (residual[test] ** 2).sum(-1), rtol=1e-6)
+            np.testing.assert_allclose(residuals.left[q, layer, test], (residual[test] ** 2).sum(-1), rtol=1e-6)
             P, T = (phi[:, part].reshape(len(phi), -1) for part in (train, test))
             gram = P @ P.T / P.shape[1] + 3e-3 * np.eye(len(P))
             weights = np.linalg.solve(gram, P @ residual[train].reshape(-1) / P.shape[1])
             predicted = (weights @ T).reshape(len(test), -1)
             np.testing.assert_allclose(
-                evidence.structured[q, layer, test], (residual[test] * predicted).sum(-1), rtol=1e-5, atol=1e-8
+                residuals.structured[q, layer, test], (residual[test] * predicted).sum(-1), rtol=1e-5, atol=1e-8
             )
-    np.testing.assert_allclose(evidence.distance, (M**2).sum(-1), rtol=1e-12)
+    np.testing.assert_allclose(residuals.distance, (M**2).sum(-1), rtol=1e-12)
 
 
 def test_scores_are_means_over_usable_layers_of_u_over_e(prompts, instrument):
-    evidence = instrument.collect(noisy(prompts, instrument.library.contexts), LAYERS)
-    judged = judge(evidence, Rule(), seed=0)
-    U = torch.stack([fit.U_layer for fit in judged.fits])
-    V = torch.stack([fit.V_layer for fit in judged.fits])
+    residuals = instrument.cross_fit(noisy(prompts, instrument.library.contexts), LAYERS)
+    found = result_on(residuals, Rule(), seed=0)
+    U = torch.stack([fit.U_layer for fit in found.fits])
+    V = torch.stack([fit.V_layer for fit in found.fits])
     E = 1 - (U - V).min(0).values
-    torch.testing.assert_close(judged.explainable, E)
-    for fit in judged.fits:
+    torch.testing.assert_close(found.explainable, E)
+    for fit in found.fits:
         assert fit.score == pytest.approx(float((fit.U_layer / E).mean()), rel=1e-9)
         assert pytest.approx(float((fit.V_layer / E).mean()), rel=1e-9, abs=1e-12) == fit.V
         assert fit.score_interval[0] <= fit.score <= fit.score_interval[1]
@@ -99,7 +101,7 @@ def test_scores_are_means_over_usable_layers_of_u_over_e(prompts, instrument):
 
 def test_noise_leaves_u_but_no_v(prompts, instrument):
     quiet, loud = (
-        judge(instrument.collect(noisy(prompts, instrument.library.contexts, std=std), LAYERS), Rule(), seed=0)
+        result_on(instrument.cross_fit(noisy(prompts, instrument.library.contexts, std=std), LAYERS), Rule(), seed=0)
         for std in (0.0, 0.1)
     )
     assert quiet.U < 1e-3
@@ -108,7 +110,7 @@ def test_noise_leaves_u_but_no_v(prompts, instrument):
 
 
 @pytest.mark.parametrize(
-    ("V", "margin", "U", "answer"),
+    ("V", "margin", "U", "status"),
     [
         (0.0, 0.05, 0.1, "identified"),
         (0.0, 0.05, 0.9, "none"),
@@ -118,8 +120,8 @@ def test_noise_leaves_u_but_no_v(prompts, instrument):
         (0.2, 0.05, 0.1, "none"),
     ],
 )
-def test_the_rule_is_the_table_of_the_documentation(V, margin, U, answer):
-    assert decide(V, margin, U, Rule()) == answer
+def test_the_rule_is_the_table_of_the_documentation(V, margin, U, status):
+    assert decide(V, margin, U, Rule()) == status
 
 
 @pytest.mark.parametrize(
@@ -132,13 +134,13 @@ def test_the_rule_is_the_table_of_the_documentation(V, margin, U, answer):
     ],
 )
 def test_filter_and_slope_name_the_planted_spectrum(prompts, instrument, solver, steps, normalisation, p, inverse_m, g):
-    evidence = instrument.collect(noisy(prompts, instrument.library.contexts, solver, steps, std=0), LAYERS)
-    judged = judge(evidence, Rule(), seed=0)
-    fit = fit_filter(evidence, judged, seed=0)
+    residuals = instrument.cross_fit(noisy(prompts, instrument.library.contexts, solver, steps, std=0), LAYERS)
+    found = result_on(residuals, Rule(), seed=0)
+    fit = FilterFit.of(residuals, found, Rule(), 0)
     assert (fit.normalisation, fit.p, fit.inverse_m) == (normalisation, p, inverse_m)
     assert fit.U < 0.01
     if g is not None:
-        slope = slopes(evidence, judged, seed=0)
+        slope = Slopes.of(residuals, found, Rule(), 0)
         assert slope is not None
         middle = float(slope.g[slope.v.tolist().index(slope.fitted)].median())
         assert abs(middle - g) < 0.35

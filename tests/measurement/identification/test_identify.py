@@ -1,7 +1,8 @@
 """Verdicts: the planted solver is named, what no solver made is not, and bad input is answered in words."""
 
 import json
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 from inspect import unwrap  # past the tests' own check of types
 
 import numpy as np
@@ -10,12 +11,12 @@ import torch
 from torch import nn
 
 import layerstep as ls
-from layerstep.measurement import identify
+from layerstep.measurement import Instrument, identify
 from layerstep.measurement.calibration.record import read_record
-from layerstep.measurement.identification.crossfit import Instrument
-from layerstep.measurement.identification.decision import Rule, judge
-from layerstep.measurement.identification.label_interventions import label_tests
-from layerstep.measurement.identification.library import Library, families
+from layerstep.measurement.identification.decision import Rule, result_on
+from layerstep.measurement.identification.descriptions import RowSums, Slopes
+from layerstep.measurement.identification.label_interventions import LabelInterventions, intervene_on_labels
+from layerstep.solvers import Solver
 
 TASK = ls.Task(inputs="gaussian")
 STEPS = {
@@ -45,7 +46,7 @@ def planted(prompts, solver, std=0.03, steps=None, **task):
 def test_a_planted_solver_is_named(prompts, instrument, solver):
     verdict = identify(planted(prompts, solver), prompts, TASK, instrument=instrument)
     assert verdict.solver == solver, str(verdict)
-    assert verdict.answer == "identified"
+    assert verdict.status == "identified"
     assert verdict.overall.margin >= verdict.rule.margin_limit
 
 
@@ -54,32 +55,93 @@ def test_the_fitted_steps_are_the_planted_ones(prompts, instrument):
     fit = verdict.overall.fit("richardson")
     np.testing.assert_allclose(fit.step.numpy(), STEPS["richardson"], rtol=0.1)
     assert fit.v == (1.0, 1.0)
-    assert verdict.preconditioner is not None
-    assert verdict.preconditioner.row_sums is True
+    assert verdict.description(RowSums).row_sums is True
 
 
 @pytest.mark.parametrize(
-    "task", [ls.Task(N=12, kernel="arccos1", v=0.5), ls.Task(N=12, sigma=1.0)], ids=["kernel", "ridge"]
+    ("task", "words"),
+    [
+        (ls.Task(N=12, kernel="arccos1", v=0.5), "need K(x, x) of at most 1"),
+        (ls.Task(N=12, sigma=1.0), ""),  # some diverge at the larger ridge, none at both
+    ],
+    ids=["kernel", "ridge"],
 )
-def test_families_that_diverge_do_not_blind_the_instrument(task):
-    """A step that is safe for the Gaussian kernel or for a small ridge is none for others: such paths are left out."""
+def test_families_that_cannot_run_here_do_not_blind_the_instrument(task, words):
+    """A step that is safe for the Gaussian kernel or a small ridge is not for others: such families are left out."""
     prompts = ls.sample(task, 64, seed=0)
-    library = Library.build(prompts, task, bandwidths=(0.7, 1.0), ridges=(6.5,))
-    assert library.table.isfinite().all()
+    small = Instrument.prepare(prompts, task, bandwidths=(0.7, 1.0), ridges=(6.5,))
+    assert small.library.table.isfinite().all()
     path = ls.solve(ls.Richardson(), prompts, task, (1, 2, 3, 5, 8, 14))
-    verdict = identify(path, prompts, task, instrument=Instrument.prepare(library))
+    verdict = identify(path, prompts, task, instrument=small)
     assert verdict.overall.nearest == "richardson", str(verdict)
-    said = [remark for remark in verdict.remarks if "diverge on these prompts" in remark]
-    absent = {f.name for f in families(12, task.lam)} - {f.name for f in library.families}
-    assert (set(said[0].split(" diverge")[0].split(", ")) if said else set()) == absent
+    absent = {f.name for f in ls.FAMILIES} - {f.name for f in small.library.families}
+    said = [remark for remark in verdict.remarks if "not in the library" in remark]
+    assert {name for remark in said for name in re.split(": not in| diverge ", remark)[0].split(", ")} == absent
+    assert words in " ".join(said)
+    assert bool(words) == bool(absent)
 
 
-def test_row_sums_are_not_asked_about_when_the_path_without_them_diverges(prompts, instrument):
-    left = tuple(c for c in instrument.library.candidates if c.family.name != "richardson-plain")
-    fewer = replace(instrument, library=replace(instrument.library, candidates=left))
+def linear_regression(monkeypatch):
+    monkeypatch.setitem(ls.KERNELS, "linear", lambda x, z, v: x @ z.mT / v**2)
+    task = ls.Task(kernel="linear", N=12, inputs="gaussian", sigma=0.3)
+    return task, ls.sample(task, 64, seed=1)
+
+
+def test_a_kernel_with_values_below_0_is_met_by_the_families_it_allows(monkeypatch):
+    task, prompts = linear_regression(monkeypatch)
+    path = ls.solve(ls.GradientDescent(), prompts, task, [2, 5, 10, 20])
+    small = Instrument.prepare(prompts, task, bandwidths=(1.0,), ridges=())
+    verdict = identify(path, prompts, task, instrument=small)
+    kinds = {family.kind for family in small.library.families}
+    assert kinds == {"richardson", "richardson-fixed", "gd", "nesterov", "cg", "ridge", "shrink", "knn"}
+    assert verdict.solver == "gd", str(verdict)
+    assert "richardson, richardson-slow, " in str(verdict)
+    assert "for they need row sums of K above 0 and kernel values of 0 or more and K(x, x) of at most 1" in str(verdict)
+    assert "kernel linear (calibrated with gaussian)" in str(verdict)
+    with pytest.raises(ls.InputError, match="families = boost: must be some that do not need row sums of K above 0"):
+        identify(path, prompts, task, families=[f for f in ls.FAMILIES if f.name == "boost"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damped(Solver):
+    """Richardson without row sums, every prediction shrunk by 1 - 1 / (t + 2)."""
+
+    label = "Damped"
+
+    def predictions(self, system, steps):
+        found = ls.Richardson(preconditioner="none").predictions(system, steps)
+        return found * (1 - 1 / (steps + 2))
+
+
+def test_a_solver_of_the_users_enters_a_verdict(prompts):
+    mine = ls.Family(name="mine", kind="mine", solver=Damped(), steps=range(1, 200))
+    path = ls.solve(Damped(), prompts, TASK, (3, 8, 20, 50, 120))
+    small = {"bandwidths": (0.95, 1.0, 1.05), "ridges": ()}
+    for families, solver in (([*ls.FAMILIES, mine], "mine"), (ls.FAMILIES, None)):
+        verdict = identify(
+            path, prompts, TASK, instrument=Instrument.prepare(prompts, TASK, families=families, **small)
+        )
+        assert verdict.solver == solver, str(verdict)
+        assert ("rates unknown for class mine" in str(verdict)) == (solver == "mine")
+
+
+def test_a_library_without_richardson_answers(prompts):
+    some = [f for f in ls.FAMILIES if f.name in ("gd", "ridge", "cg")]
+    small = Instrument.prepare(prompts, TASK, families=some, bandwidths=(1.0,), ridges=())
+    verdict = identify(planted(prompts, "gd", std=0), prompts, TASK, instrument=small)
+    assert verdict.solver == "gd"
+    assert verdict.description(Slopes) is None
+    one = Instrument.prepare(prompts, TASK, families=some[:1], bandwidths=(1.0,), ridges=())
+    assert identify(planted(prompts, "gd", std=0), prompts, TASK, instrument=one).solver == "gd"
+
+
+def test_row_sums_are_undecided_when_the_family_without_them_is_not_there(prompts):
+    some = [family for family in ls.FAMILIES if family.name != "richardson-plain"]
+    fewer = Instrument.prepare(prompts, TASK, families=some, bandwidths=(1.0,), ridges=())
     verdict = identify(planted(prompts, "richardson", std=0), prompts, TASK, instrument=fewer)
     assert verdict.solver == "richardson"
-    assert verdict.preconditioner is None
+    assert verdict.description(RowSums).row_sums is None
+    assert any("row sums" in claim for claim in verdict.cannot_say)
 
 
 def mixture(prompts):
@@ -110,16 +172,16 @@ def test_what_no_solver_made_is_not_claimed(prompts, instrument, name):
 @pytest.mark.parametrize("solver", ["richardson", "ridge", "cg", "boost"])
 def test_with_its_class_left_out_a_solver_is_not_claimed_as_another(prompts, instrument, solver):
     values = planted(prompts, solver).values[:, :, [n - 1 for n in instrument.library.contexts]]
-    evidence = instrument.collect(values, torch.arange(1, 6, dtype=torch.float64))
-    assert judge(evidence, Rule(**read_record()["rule"]), without=[solver], seed=0).solver is None
+    residuals = instrument.cross_fit(values, torch.arange(1, 6, dtype=torch.float64))
+    assert result_on(residuals, Rule(**read_record()["rule"]), without=[solver], seed=0).solver is None
 
 
 @pytest.mark.parametrize("solver", STEPS)
 def test_a_bandwidth_and_a_ridge_that_are_both_off_may_cost_the_claim_but_make_no_other(prompts, instrument, solver):
     path = planted(prompts, solver, std=0, v=1.1, sigma=0.1)
     values = path.values[:, :, [n - 1 for n in instrument.library.contexts]]
-    evidence = instrument.collect(values, path.stages)
-    assert judge(evidence, Rule(**read_record()["rule"]), seed=0).solver in (solver, None)
+    residuals = instrument.cross_fit(values, path.stages)
+    assert result_on(residuals, Rule(**read_record()["rule"]), seed=0).solver in (solver, None)
 
 
 def test_layers_and_windows_are_judged_apart(prompts, instrument):
@@ -140,10 +202,10 @@ def test_order_of_the_sequences_changes_nothing(prompts):
     path = planted(few, "gd")
     verdicts = []
     for given, values in ((few, path.values), (few[order], path.values[:, order])):
-        small = Instrument.prepare(Library.build(given, TASK, bandwidths=(1.0,), ridges=()))
+        small = Instrument.prepare(given, TASK, bandwidths=(1.0,), ridges=())
         verdicts.append(identify(ls.Trajectory(values, path.stages, "m"), given, TASK, instrument=small))
     a, b = (verdict.overall for verdict in verdicts)
-    assert (a.answer, a.nearest, a.rival) == (b.answer, b.nearest, b.rival)
+    assert (a.status, a.nearest, a.rival) == (b.status, b.nearest, b.rival)
     assert (a.U, a.V, a.margin) == pytest.approx((b.U, b.V, b.margin), rel=1e-4, abs=1e-6)
 
 
@@ -171,7 +233,7 @@ def test_a_nan_layer_is_left_out_and_said(prompts, instrument):
 )
 def test_paths_with_nothing_to_identify_say_why(prompts, instrument, values, words):
     verdict = identify(ls.Trajectory(values(prompts), [1, 2, 3], "m"), prompts, TASK, instrument=instrument)
-    assert verdict.answer == "nothing to identify"
+    assert verdict.status == "nothing to identify"
     assert verdict.solver is None
     assert words in str(verdict)
 
@@ -208,7 +270,7 @@ def short():
 def judged(prompts, labels=1.0, offset=0.0):
     """The verdict on Richardson, with one bandwidth, on these prompts in other units."""
     given = ls.Prompts(prompts.x + offset, labels * prompts.y)
-    small = Instrument.prepare(Library.build(given, TASK, bandwidths=(1.0,), ridges=()))
+    small = Instrument.prepare(given, TASK, bandwidths=(1.0,), ridges=())
     return identify(planted(given, "richardson", std=0), given, TASK, instrument=small)
 
 
@@ -237,24 +299,24 @@ def test_interventions_tell_linear_from_nonlinear(prompts, instrument):
     few = prompts[:64]
 
     def run(solver, squash=False):
-        def rerun(given):
+        def model_fn(given):
             path = ls.solve(ls.SOLVERS[solver], given, TASK, STEPS[solver])
             return ls.Trajectory(torch.tanh(path.values) if squash else path.values, range(1, 6), solver)
 
-        return rerun
+        return model_fn
 
     layers = torch.arange(1, 6, dtype=torch.float64)
-    straight = label_tests(run("richardson"), few, TASK, layers, seed=0)
-    assert straight.additivity.max() < 1e-9
-    assert straight.oddness.max() < 1e-9
-    assert straight.order.max() < 1e-6
-    bent = label_tests(run("cg"), few, TASK, layers, seed=0)
+    linear = intervene_on_labels(run("richardson"), few, TASK, layers, seed=0)
+    assert linear.additivity.max() < 1e-9
+    assert linear.oddness.max() < 1e-9
+    assert linear.order.max() < 1e-6
+    bent = intervene_on_labels(run("cg"), few, TASK, layers, seed=0)
     assert bent.additivity.min() > 0.3
     assert bent.oddness.max() < 1e-9
-    assert label_tests(run("causal-boost"), few, TASK, layers, seed=0).order[1:].min() > 0.05
+    assert intervene_on_labels(run("causal-boost"), few, TASK, layers, seed=0).order[1:].min() > 0.05
     # Some contexts are enough; without n = N there is nothing to say about order.
     for contexts, known in (([3, 40], True), ([3, 20], False)):
-        some = label_tests(
+        some = intervene_on_labels(
             lambda given, n=contexts: ls.solve(ls.Richardson(), given, TASK, range(1, 6), contexts=n),
             few,
             TASK,
@@ -270,14 +332,14 @@ def test_what_is_not_linear_in_the_labels_is_not_claimed(prompts, instrument, be
     """A path that looks like Richardson on these labels, from a model whose first layers are not linear in them."""
     honest = planted(prompts, "richardson", std=0)
 
-    def rerun(given):
+    def model_fn(given):
         values = planted(given, "richardson", std=0).values.clone()
         values[:bent] = planted(given, "cg", std=0).values[:bent]
         return ls.Trajectory(values, honest.stages)
 
-    verdict = identify(honest, prompts, TASK, instrument=instrument, rerun=rerun)
+    verdict = identify(honest, prompts, TASK, instrument=instrument, model_fn=model_fn)
     sound = identify(honest, prompts, TASK, instrument=instrument)
-    assert verdict.label_tests.additivity[:bent].min() > 0.3
+    assert verdict.description(LabelInterventions).additivity[:bent].min() > 0.3
     assert verdict.solver == (None if 2 * bent >= 5 else "richardson")
     assert ("fits, but half of the usable layers or more are not linear in the labels" in str(verdict)) == (bent == 5)
     # Four layers a window: 1-4 and 2-5.
@@ -294,12 +356,12 @@ def test_interventions_are_in_the_unit_of_the_labels(short):
     """tanh saturates at the size of a label: a model in another unit bends as much."""
 
     def tests(unit):
-        def rerun(given):
+        def model_fn(given):
             path = planted(given, "richardson", std=0)
             return ls.Trajectory(unit * torch.tanh(0.1 + path.values / unit), path.stages)
 
         given = ls.Prompts(short.x, unit * short.y)
-        return label_tests(rerun, given, TASK, torch.arange(1, 6, dtype=torch.float64), seed=0)
+        return intervene_on_labels(model_fn, given, TASK, torch.arange(1, 6, dtype=torch.float64), seed=0)
 
     here = tests(1.0)
     assert here.additivity.min() > 0.1
@@ -316,35 +378,27 @@ def test_interventions_are_in_the_unit_of_the_labels(short):
         ({"path": ls.Trajectory(torch.zeros(0, 96, 40), [])}, "path = no stages: must be one stage or more"),
         ({"path": torch.zeros(2, 96, 40)}, r"path = a Tensor: must be a Trajectory\. Make one with ls\.Trajectory"),
         (
-            {"rerun": nn.Linear(1, 1)},
-            "rerun = a Linear: must be a function from prompts to the path, such as probes.path",
+            {"model_fn": nn.Linear(1, 1)},
+            "model_fn = a Linear: must be a function from prompts to the trajectory, such as probes.path",
         ),
-        ({"rerun": "model"}, "rerun = a str: must be a function"),
-        ({"rerun": lambda given: given.y}, "rerun = a function that gives a Tensor: must be a function from prompts"),
+        ({"model_fn": "model"}, "model_fn = a str: must be a function"),
+        (
+            {"model_fn": lambda given: given.y},
+            "model_fn = a function that gives a Tensor: must be a function from prompts",
+        ),
     ],
 )
 def test_mistaken_arguments_are_refused_before_the_library_is_built(prompts, arguments, words, monkeypatch):
-    def build(*_):
+    def build(*_, **options):
         raise AssertionError("the library is built")
 
-    monkeypatch.setattr(Library, "build", build)
+    monkeypatch.setattr(Instrument, "prepare", build)
     given = {"path": planted(prompts, "richardson"), "prompts": prompts, "task": TASK}
     with pytest.raises(ls.InputError, match=words):
         unwrap(identify)(**(given | arguments))
 
 
-def test_a_kernel_with_values_below_0_is_refused_in_words(monkeypatch):
-    monkeypatch.setitem(ls.KERNELS, "linear", lambda x, z, v: x @ z.mT / v**2)
-    task = ls.Task(kernel="linear", N=6, inputs="gaussian", sigma=0.3)
-    prompts = ls.sample(task, 64, seed=1)
-    path = ls.solve(ls.GradientDescent(), prompts, task, [2, 5, 10])
-    with pytest.raises(
-        ls.InputError, match=r"kernel 'linear' = values from -.* must be values of 0 or more.*ls\.match"
-    ):
-        identify(path, prompts, task)
-
-
-def test_a_written_transformer_is_named_with_one_step_an_iteration(prompts, instrument):
+def test_a_constructed_transformer_is_named_with_one_step_an_iteration(prompts, instrument):
     network = ls.construct(TASK.d, TASK.N, TASK.v, TASK.lam, scheme="exact", eta=1.0, L=6)
     path = network.path(prompts, contexts=instrument.library.contexts)
     verdict = identify(path, prompts, TASK, instrument=instrument)

@@ -1,13 +1,13 @@
-"""Calibration: judge every planted model, count right answers and false claims, set the threshold, write the record.
+"""Error rates: identify every planted model, count right and false claims, set the threshold, write the record.
 
-    layerstep calibrate --jobs 2     # all seeds and laws; rewrites record.json
+    layerstep calibrate --jobs 2     # all seeds and input distributions; rewrites record.json
     layerstep calibrate --keep       # the test seeds only, with the limit as it is
     layerstep calibrate --show       # the tables of the shipped record
 
 The V limit is set on one seed and the error rates are reported on two others, with other prompts, schedules,
-bandwidths, ridges and noise. Every inside model is judged twice: with the full library, and with its own class taken
-out, when the only right answer is not to claim. Beside the rule itself, the rates of three more answers are measured:
-the sub-verdict on row sums, the veto on what is not linear in the labels, and the rule on fewer sequences.
+bandwidths, ridges and noise. Every planted solver is tested twice: with the full library, and with its own class
+taken out, when the only right answer is not to claim. Beside the rule itself, the rates of three more results are
+measured: row sums or none, the veto on what is not linear in the labels, and the rule on fewer sequences.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from typing import Any
 import torch
 
 from layerstep.files import provenance
-from layerstep.measurement.calibration.planted import Planted, panel
-from layerstep.measurement.identification.crossfit import Evidence, Instrument
-from layerstep.measurement.identification.decision import IDENTIFIED, Judgement, Rule, decide, judge
-from layerstep.measurement.identification.label_interventions import LabelTests, label_tests
-from layerstep.measurement.identification.library import Library
-from layerstep.measurement.identification.pipeline import vetoed
-from layerstep.measurement.identification.result import sub_verdict
+from layerstep.measurement.calibration.planted import Planted, calibration_suite
+from layerstep.measurement.identification.crossfit import Instrument, Residuals
+from layerstep.measurement.identification.decision import IDENTIFIED, RangeResult, Rule, decide, result_on
+from layerstep.measurement.identification.descriptions import RowSums
+from layerstep.measurement.identification.families import FAMILIES
+from layerstep.measurement.identification.label_interventions import LabelInterventions, intervene_on_labels
 from layerstep.tasks import Task, sample
 
 VERSION = 2
-LAWS = ("sphere", "uniform", "gaussian")
+INPUTS = ("sphere", "uniform", "gaussian")
 CALIBRATION_SEED, TEST_SEEDS = 11, (18, 19)
 FEWER = (32, 64, 128)  # sequences, on the first test seed
+#: Classes that the veto on layers not linear in the labels does not concern.
+NONLINEAR = frozenset(family.kind for family in FAMILIES if not family.linear)
 V_LIMITS = (0.004, 0.006, 0.008, 0.01, 0.012, 0.015, 0.02, 0.03)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One judgement of one planted model: what is right, and the numbers the rule decides on."""
+    """One result on one planted model: what is right, and the numbers the rule decides on."""
 
     name: str
     group: str
     noise: str
-    law: str
+    inputs: str
     seed: int
     scope: str  # overall, removed (own class taken out), window, layer
     truth: str | None
@@ -57,7 +58,7 @@ class Row:
     margin: float
     vetoed: bool = False  # a claim that the test of linearity in the labels withdraws
     row_sums: bool | None = None  # whether the planted model divides by row sums; None: its class does not ask
-    says: str | None = None  # of the sub-verdict: row sums, no row sums, undecided; None: not asked
+    says: str | None = None  # row sums, no row sums, undecided; None: not asked
 
     def claim(self, rule: Rule) -> str | None:
         """The class claimed under a rule."""
@@ -66,8 +67,8 @@ class Row:
         return self.nearest if decide(self.V, self.margin, self.U, rule) == IDENTIFIED else None
 
 
-def judge_panel(
-    law: str,
+def suite_rows(
+    inputs: str,
     seed: int,
     *,
     sequences: int = 256,
@@ -76,67 +77,67 @@ def judge_panel(
     parts: bool = True,
     instrument: Instrument | None = None,
 ) -> list[Row]:
-    """All judgements on one law and seed, or those of the planted models with these names.
+    """All results on one input distribution and seed, or those of the planted models with these names.
 
     parts=True adds single layers, windows of four, and interventions; "bent" noise is for these alone.
     """
     rule = rule or Rule()
-    task = Task(inputs=law)
+    task = Task(inputs=inputs)
     prompts = sample(task, sequences, seed)
-    instrument = instrument or Instrument.prepare(Library.build(prompts, task))
+    instrument = instrument or Instrument.prepare(prompts, task)
     rows: list[Row] = []
-    for planted in panel(prompts, task, instrument.library.contexts, seed, names):
+    for planted in calibration_suite(prompts, task, instrument.library.contexts, seed, names):
         if planted.noise == "bent" and not parts:
             continue
         L = len(planted.values)
-        evidence = instrument.collect(planted.values, torch.arange(1, L + 1, dtype=torch.float64))
+        residuals = instrument.cross_fit(planted.values, torch.arange(1, L + 1, dtype=torch.float64))
 
         tests = None
         if parts and planted.noise in ("none", "bent"):
-            tests = label_tests(planted.rerun, prompts, task, evidence.layers, seed=seed)
-        row = partial(_row, law, seed, planted, evidence, tests, rule)
-        rows.append(row("overall", planted.solver, judge(evidence, rule, seed=seed)))
+            tests = intervene_on_labels(planted.model_fn, prompts, task, residuals.layers, seed=seed)
+        row = partial(_row, inputs, seed, planted, residuals, tests, rule)
+        rows.append(row("overall", planted.solver, result_on(residuals, rule, seed=seed)))
         if planted.group == "inside" and planted.solver is not None:
-            rows.append(row("removed", None, judge(evidence, rule, without=[planted.solver], seed=seed)))
+            rows.append(row("removed", None, result_on(residuals, rule, without=[planted.solver], seed=seed)))
         if parts and planted.noise in ("iid", "clutter"):
             for first in range(0, L, 4):
                 truths = set(planted.truth[first : first + 4])
                 truth = planted.truth[first] if len(truths) == 1 else None
-                judged = judge(evidence, rule, layers=range(first, min(first + 4, L)), seed=seed)
-                rows.append(row("window", truth, judged))
+                found = result_on(residuals, rule, layers=range(first, min(first + 4, L)), seed=seed)
+                rows.append(row("window", truth, found))
             for index in range(1, L, 3):
-                judged = judge(evidence, rule, layers=[index], seed=seed)
-                rows.append(row("layer", planted.truth[index], judged))
+                found = result_on(residuals, rule, layers=[index], seed=seed)
+                rows.append(row("layer", planted.truth[index], found))
     return rows
 
 
 def _row(
-    law: str,
+    inputs: str,
     seed: int,
     planted: Planted,
-    evidence: Evidence,
-    tests: LabelTests | None,
+    residuals: Residuals,
+    tests: LabelInterventions | None,
     rule: Rule,
     scope: str,
     truth: str | None,
-    judged: Judgement,
+    found: RangeResult,
 ) -> Row:
-    sub = sub_verdict(evidence, judged, rule, seed) if planted.row_sums is not None else None
+    sums = RowSums.of(residuals, found, rule, seed) if planted.row_sums is not None else None
     return Row(
         name=planted.name,
         group=planted.group,
         noise=planted.noise,
-        law=law,
+        inputs=inputs,
         seed=seed,
         scope=scope,
         truth=truth,
-        nearest=judged.nearest,
-        U=judged.U,
-        V=judged.V,
-        margin=judged.margin,
-        vetoed=tests is not None and vetoed(judged, tests),
+        nearest=found.nearest,
+        U=found.U,
+        V=found.V,
+        margin=found.margin,
+        vetoed=tests is not None and tests.veto(found) is not found,
         row_sums=planted.row_sums,
-        says=None if sub is None else sub.answer,
+        says=None if sums is None else sums.status,
     )
 
 
@@ -169,7 +170,7 @@ def count_vetoes(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
     judged = [row for row in rows if row.scope in ("overall", "removed") and row.group != "borderline"]
     out: dict[str, Any] = {}
     for noise in ("none", "bent"):
-        claims = [row for row in judged if row.noise == noise and row.claim(rule) not in (None, "cg")]
+        claims = [row for row in judged if row.noise == noise and row.claim(rule) not in {None, *NONLINEAR}]
         right = [row for row in claims if row.claim(rule) == row.truth]
         false = [row for row in claims if row.claim(rule) != row.truth]
         out[noise] = {
@@ -180,7 +181,7 @@ def count_vetoes(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
 
 
 def count_row_sums(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
-    """The sub-verdict where the class is rightly claimed: right, wrong, undecided."""
+    """Row sums or none, where the class is rightly claimed: right, wrong, undecided."""
     out = {}
     for scope in ("overall", "layer"):
         asked = [row for row in rows if row.scope == scope and row.says and row.claim(rule) == row.truth]
@@ -208,7 +209,7 @@ def choose_limit(rows: Sequence[Row], rule: Rule) -> Rule:
 
 
 def confusion(rows: Sequence[Row], rule: Rule) -> dict[str, dict[str, int]]:
-    """Answers by planted model, over all layers: the class claimed, or none; also with its own class left out."""
+    """Results by planted model, over all layers: the class claimed, or none; also with its own class left out."""
     table: dict[str, Counter] = defaultdict(Counter)
     for row in rows:
         if row.noise == "bent":
@@ -222,7 +223,7 @@ def confusion(rows: Sequence[Row], rule: Rule) -> dict[str, dict[str, int]]:
 
 
 def calibrate(
-    laws: Sequence[str] = LAWS,
+    inputs: Sequence[str] = INPUTS,
     calibration_seed: int = CALIBRATION_SEED,
     test_seeds: Sequence[int] = TEST_SEEDS,
     sequences: int = 256,
@@ -237,12 +238,12 @@ def calibrate(
     rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
     start = time.time()
     seeds = test_seeds if kept else (*test_seeds, calibration_seed)
-    work = [(law, seed, sequences) for seed in seeds for law in laws]
-    work += [(law, test_seeds[0], few) for few in FEWER for law in laws]
+    work = [(name, seed, sequences) for seed in seeds for name in inputs]
+    work += [(name, test_seeds[0], few) for few in FEWER for name in inputs]
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for (law, seed, few), judged in zip(work, pool.map(_judge_panel, work), strict=True):
-            rows[seed, few] += judged
-            progress(f"seed {seed}, {law}, {few} sequences: {len(judged)} judgements, {time.time() - start:.0f} s")
+        for (name, seed, few), found in zip(work, pool.map(_suite_rows, work), strict=True):
+            rows[seed, few] += found
+            progress(f"seed {seed}, {name}, {few} sequences: {len(found)} results, {time.time() - start:.0f} s")
     if kept:
         rule, calibration = Rule(**kept["rule"]), kept["calibration"]
     else:
@@ -262,7 +263,7 @@ def calibrate(
             "v": task.v,
             "sigma": task.sigma,
             "sequences": sequences,
-            "laws": list(laws),
+            "laws": list(inputs),
         },
         "seeds": {"calibration": calibration_seed, "test": list(test_seeds)},
         "calibration": calibration,
@@ -284,10 +285,10 @@ def calibrate(
     }
 
 
-def _judge_panel(work: tuple[str, int, int]) -> list[Row]:
+def _suite_rows(work: tuple[str, int, int]) -> list[Row]:
     torch.set_num_threads(1)
-    law, seed, sequences = work
-    return judge_panel(law, seed, sequences=sequences, parts=sequences not in FEWER)
+    inputs, seed, sequences = work
+    return suite_rows(inputs, seed, sequences=sequences, parts=sequences not in FEWER)
 
 
 def _q(*levels: float) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Planted models that no class of the library made: the right answer is not to claim.
+"""Negative controls: planted models that no class of the library made. The right answer is not to claim.
 
 Each takes the prompts and a random generator and gives twelve layers, most of them improving smoothly with depth.
 """
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.measurement.calibration.setting import World
+from layerstep.measurement.calibration.setting import PlantedSetting
 from layerstep.measurement.reading.probes import Probes, probe
 from layerstep.solvers import SOLVERS, HeavyBall, RecursiveKRR
 from layerstep.solvers.system import System
@@ -35,55 +35,55 @@ def _ramp(low: float, high: float, random: np.random.Generator) -> list[float]:
     return np.geomspace(a, b, 12).tolist()
 
 
-def _heavy_ball(world: World, random: np.random.Generator) -> Values:
-    return world.solve(HeavyBall(), _richardson_steps(random, 3, 7))
+def _heavy_ball(setting: PlantedSetting, random: np.random.Generator) -> Values:
+    return setting.solve(HeavyBall(), _richardson_steps(random, 3, 7))
 
 
-def _noisy_krr(world: World, random: np.random.Generator) -> Values:
+def _noisy_krr(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """KRR plus noise that decreases with depth."""
-    noise = torch.from_numpy(random.standard_normal((12, *world.krr.shape)))
-    return world.krr + torch.tensor(_ramp(0.6, 0.1, random))[:, None, None] * noise
+    noise = torch.from_numpy(random.standard_normal((12, *setting.krr.shape)))
+    return setting.krr + torch.tensor(_ramp(0.6, 0.1, random))[:, None, None] * noise
 
 
 def _mixture(first: str, second: str, share: float):
-    def make(world: World, random: np.random.Generator) -> Values:
+    def make(setting: PlantedSetting, random: np.random.Generator) -> Values:
         scales = {"richardson": _richardson_steps(random), "gd": _richardson_steps(random, 30, 60)}
         scales |= {"ridge": _ramp(0.05, 60, random), "nadaraya-watson": _ramp(0.5, 8, random), "cg": list(range(1, 13))}
         part = share + random.uniform(-0.1, 0.1)
-        a, b = (world.solve(SOLVERS[name], scales[name]) for name in (first, second))
+        a, b = (setting.solve(SOLVERS[name], scales[name]) for name in (first, second))
         return part * a + (1 - part) * b
 
     return make
 
 
-def _other_kernel(world: World, random: np.random.Generator) -> Values:
+def _other_kernel(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """Richardson with an exponential, a Matern 3/2 or a rational quadratic kernel."""
-    r = torch.cdist(world.prompts.x, world.prompts.x) / random.uniform(0.6, 1.2)
+    r = torch.cdist(setting.prompts.x, setting.prompts.x) / random.uniform(0.6, 1.2)
     kernels = [torch.exp(-r), (1 + 3**0.5 * r) * torch.exp(-(3**0.5) * r), 1 / (1 + r.square())]
     gram = kernels[random.integers(3)]
-    return world.solve_with(gram, SOLVERS["richardson"], _richardson_steps(random))
+    return setting.solve_with(gram, SOLVERS["richardson"], _richardson_steps(random))
 
 
-def _two_bandwidths(world: World, random: np.random.Generator) -> Values:
+def _two_bandwidths(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """Richardson with the mean of a narrow and a wide Gaussian kernel."""
-    x = world.prompts.x
-    narrow, wide = (replace(world.task, v=ratio * world.task.v).gram(x, x) for ratio in (0.5, 1.7))
-    return world.solve_with((narrow + wide) / 2, SOLVERS["richardson"], _richardson_steps(random))
+    x = setting.prompts.x
+    narrow, wide = (replace(setting.task, v=ratio * setting.task.v).gram(x, x) for ratio in (0.5, 1.7))
+    return setting.solve_with((narrow + wide) / 2, SOLVERS["richardson"], _richardson_steps(random))
 
 
-def _squashed(world: World, random: np.random.Generator) -> Values:
+def _squashed(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """tanh of Richardson: not linear in the labels."""
     sharpness = random.uniform(1.2, 2)
-    return torch.tanh(sharpness * world.solve(SOLVERS["richardson"], _richardson_steps(random))) / sharpness
+    return torch.tanh(sharpness * setting.solve(SOLVERS["richardson"], _richardson_steps(random))) / sharpness
 
 
-def _switch(world: World, random: np.random.Generator) -> Values:
+def _switch(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """Richardson for six layers, then exact ridge."""
-    first = world.solve(SOLVERS["richardson"], _richardson_steps(random)[:6])
-    return torch.cat([first, world.solve(SOLVERS["ridge"], _ramp(2, 80, random)[6:])])
+    first = setting.solve(SOLVERS["richardson"], _richardson_steps(random)[:6])
+    return torch.cat([first, setting.solve(SOLVERS["ridge"], _ramp(2, 80, random)[6:])])
 
 
-def _cut_off(world: World, random: np.random.Generator) -> Values:
+def _cut_off(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """KRR without the components of eigenvalues below a threshold that falls with depth."""
     edges = torch.tensor(_ramp(3, 0.01, random))
 
@@ -92,20 +92,20 @@ def _cut_off(world: World, random: np.random.Generator) -> Values:
         keep = (values > edges[:, None, None]).to(values)
         return (keep * system.plain.weights / (values + system.lam)).sum(-1)
 
-    return world.each(predict)
+    return setting.each(predict)
 
 
-def _recent(world: World, random: np.random.Generator) -> Values:
+def _recent(setting: PlantedSetting, random: np.random.Generator) -> Values:
     step = random.uniform(2, 3.2)
-    return world.solve(RecursiveKRR(newest_first=True), [round(step * layer) for layer in LAYERS])
+    return setting.solve(RecursiveKRR(newest_first=True), [round(step * layer) for layer in LAYERS])
 
 
-def _oldest(world: World, random: np.random.Generator) -> Values:
+def _oldest(setting: PlantedSetting, random: np.random.Generator) -> Values:
     step = random.uniform(2, 3.2)
-    return world.solve(RecursiveKRR(), [round(step * layer) for layer in LAYERS])
+    return setting.solve(RecursiveKRR(), [round(step * layer) for layer in LAYERS])
 
 
-def _online(world: World, random: np.random.Generator) -> Values:
+def _online(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """Kernel LMS: one causal pass, w_i = eta (y_i - sum_{j<i} K_ij w_j), eta growing with depth."""
     eta = torch.tensor(_ramp(0.02, 0.8, random))
 
@@ -116,10 +116,10 @@ def _online(world: World, random: np.random.Generator) -> Values:
             w[:, :, i] = eta[:, None] * (system.y[:, i] - seen)
         return (system.k * w).sum(-1)
 
-    return world.each(predict)
+    return setting.each(predict)
 
 
-def _sinked(world: World, random: np.random.Generator) -> Values:
+def _sinked(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """sum K^beta y / (s + sum K^beta): a kernel average with a sink, sharpening with depth while the sink empties."""
     sharp, sink = _ramp(0.3, 8, random), _ramp(20, 0.5, random)
 
@@ -127,14 +127,14 @@ def _sinked(world: World, random: np.random.Generator) -> Values:
         weights = torch.stack([system.k**beta for beta in sharp])
         return (weights * system.y).sum(-1) / (weights.sum(-1) + torch.tensor(sink)[:, None])
 
-    return world.each(predict)
+    return setting.each(predict)
 
 
-def _linear_model(world: World, random: np.random.Generator) -> Values:
+def _linear_model(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """Ridge regression on the inputs themselves, the ridge falling with depth: no kernel."""
-    x, y = world.prompts.x, world.prompts.y
+    x, y = setting.prompts.x, setting.prompts.y
     columns = []
-    for n in world.contexts:
+    for n in setting.contexts:
         gram, right = x[:, :n].mT @ x[:, :n], x[:, :n].mT @ y[:, :n, None]
         weights = [
             torch.linalg.solve(gram + lam * torch.eye(x.shape[-1]).to(x), right) for lam in _ramp(50, 0.1, random)
@@ -143,27 +143,27 @@ def _linear_model(world: World, random: np.random.Generator) -> Values:
     return torch.stack(columns, dim=-1)
 
 
-def _shuffled(world: World, random: np.random.Generator) -> Values:
+def _shuffled(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """Richardson on other sequences than the ones asked about."""
-    order = torch.from_numpy(np.roll(random.permutation(world.prompts.B), 1))
-    return world.solve(SOLVERS["richardson"], _richardson_steps(random))[:, order]
+    order = torch.from_numpy(np.roll(random.permutation(setting.prompts.B), 1))
+    return setting.solve(SOLVERS["richardson"], _richardson_steps(random))[:, order]
 
 
-def _blind(world: World, random: np.random.Generator) -> Values:
+def _blind(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """A random function of the query: the labels are not read."""
-    W = torch.from_numpy(random.standard_normal((12, world.prompts.d)))
-    query = torch.stack([world.prompts.x[:, n] for n in world.contexts], dim=1)
+    W = torch.from_numpy(random.standard_normal((12, setting.prompts.d)))
+    query = torch.stack([setting.prompts.x[:, n] for n in setting.contexts], dim=1)
     return torch.einsum("ld,bcd->lbc", W, query).sin()
 
 
-def _shrunken_richardson(world: World, random: np.random.Generator) -> Values:
+def _shrunken_richardson(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """Richardson times a factor that rises from one third to one: the right direction, the wrong length."""
     scale = torch.linspace(random.uniform(0.3, 0.5), 1, 12)
-    return scale[:, None, None] * world.solve(SOLVERS["richardson"], _richardson_steps(random))
+    return scale[:, None, None] * setting.solve(SOLVERS["richardson"], _richardson_steps(random))
 
 
-def _relaxed_boost(world: World, random: np.random.Generator) -> Values:
-    """One kernel average of the residuals a layer, times a growing factor: r -= a S r, f += a S_q r."""
+def _relaxed_boost(setting: PlantedSetting, random: np.random.Generator) -> Values:
+    """One kernel average of the residuals per layer, times a growing factor: r -= a S r, f += a S_q r."""
     relax, beta, sink = _ramp(1, 4, random), random.uniform(1.5, 2.5), random.uniform(0.3, 0.8)
 
     def predict(system: System) -> Float[Tensor, "L B"]:
@@ -176,7 +176,7 @@ def _relaxed_boost(world: World, random: np.random.Generator) -> Values:
             out.append(f)
         return torch.stack(out)
 
-    return world.each(predict)
+    return setting.each(predict)
 
 
 @cache
@@ -193,57 +193,57 @@ def _probed(task: Task, layers: int, steps: int, seed: int) -> Probes:
 
 
 def _network(layers: int, fewest: int, most: int):
-    def make(world: World, random: np.random.Generator) -> Values:
+    def make(setting: PlantedSetting, random: np.random.Generator) -> Values:
         steps, seed = int(random.integers(fewest, most + 1)), int(random.integers(2**31))
-        path = _probed(world.task, layers, steps, seed).path(world.prompts)
-        return path.values[1:][:, :, [n - 1 for n in world.contexts]].double()
+        path = _probed(setting.task, layers, steps, seed).path(setting.prompts)
+        return path.values[1:][:, :, [n - 1 for n in setting.contexts]].double()
 
     return make
 
 
-NOBODY = (None,) * 12
+NO_CLASS = (None,) * 12
 #: name, class of every layer, maker.
-OUTSIDE = (
-    ("heavy ball", NOBODY, _heavy_ball),
-    ("krr + noise", NOBODY, _noisy_krr),
-    ("richardson .7 + nadaraya-watson .3", NOBODY, _mixture("richardson", "nadaraya-watson", 0.7)),
-    ("richardson .5 + ridge .5", NOBODY, _mixture("richardson", "ridge", 0.5)),
-    ("cg .6 + gd .4", NOBODY, _mixture("cg", "gd", 0.6)),
-    ("richardson, another kernel", NOBODY, _other_kernel),
-    ("richardson, two bandwidths", NOBODY, _two_bandwidths),
-    ("tanh of richardson", NOBODY, _squashed),
+NEGATIVE_CONTROLS = (
+    ("heavy ball", NO_CLASS, _heavy_ball),
+    ("krr + noise", NO_CLASS, _noisy_krr),
+    ("richardson .7 + nadaraya-watson .3", NO_CLASS, _mixture("richardson", "nadaraya-watson", 0.7)),
+    ("richardson .5 + ridge .5", NO_CLASS, _mixture("richardson", "ridge", 0.5)),
+    ("cg .6 + gd .4", NO_CLASS, _mixture("cg", "gd", 0.6)),
+    ("richardson, another kernel", NO_CLASS, _other_kernel),
+    ("richardson, two bandwidths", NO_CLASS, _two_bandwidths),
+    ("tanh of richardson", NO_CLASS, _squashed),
     ("richardson, then ridge", ("richardson",) * 6 + ("ridge",) * 6, _switch),
-    ("spectral cut-off", NOBODY, _cut_off),
-    ("krr on the last points", NOBODY, _recent),
-    ("krr on the first points", NOBODY, _oldest),
-    ("online kernel lms", NOBODY, _online),
-    ("kernel average with a sink", NOBODY, _sinked),
-    ("linear ridge regression", NOBODY, _linear_model),
-    ("richardson on other sequences", NOBODY, _shuffled),
-    ("a model that ignores the labels", NOBODY, _blind),
-    ("shrunken richardson", NOBODY, _shrunken_richardson),
-    ("over-relaxed boosting", NOBODY, _relaxed_boost),
-    ("untrained transformer, probed", NOBODY, _network(12, 0, 0)),
-    # What it computes nobody knows: a claim about it counts as false until somebody shows that it is right.
-    ("lightly trained transformer, probed", NOBODY, _network(4, 200, 500)),
+    ("spectral cut-off", NO_CLASS, _cut_off),
+    ("krr on the last points", NO_CLASS, _recent),
+    ("krr on the first points", NO_CLASS, _oldest),
+    ("online kernel lms", NO_CLASS, _online),
+    ("kernel average with a sink", NO_CLASS, _sinked),
+    ("linear ridge regression", NO_CLASS, _linear_model),
+    ("richardson on other sequences", NO_CLASS, _shuffled),
+    ("a model that ignores the labels", NO_CLASS, _blind),
+    ("shrunken richardson", NO_CLASS, _shrunken_richardson),
+    ("over-relaxed boosting", NO_CLASS, _relaxed_boost),
+    ("untrained transformer, probed", NO_CLASS, _network(12, 0, 0)),
+    # What it computes is not known: a claim about it counts as false until somebody shows that it is right.
+    ("lightly trained transformer, probed", NO_CLASS, _network(4, 200, 500)),
 )
 
 
-def _drift(world: World, random: np.random.Generator) -> Values:
+def _drift(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """Richardson whose bandwidth drifts from .85 to 1.15 over the layers."""
     steps = _richardson_steps(random)
-    widths = np.linspace(0.85, 1.15, 12) * world.task.v
+    widths = np.linspace(0.85, 1.15, 12) * setting.task.v
     layers = [
-        world.solve(SOLVERS["richardson"], [t], replace(world.task, v=float(v)))
+        setting.solve(SOLVERS["richardson"], [t], replace(setting.task, v=float(v)))
         for t, v in zip(steps, widths, strict=True)
     ]
     return torch.cat(layers)
 
 
 def _mostly(share: float, other: str):
-    def make(world: World, random: np.random.Generator) -> Values:
-        path = world.solve(SOLVERS["richardson"], _richardson_steps(random))
-        rest = world.krr if other == "krr" else world.solve(SOLVERS[other], _ramp(0.5, 8, random))
+    def make(setting: PlantedSetting, random: np.random.Generator) -> Values:
+        path = setting.solve(SOLVERS["richardson"], _richardson_steps(random))
+        rest = setting.krr if other == "krr" else setting.solve(SOLVERS[other], _ramp(0.5, 8, random))
         return share * path + (1 - share) * rest
 
     return make

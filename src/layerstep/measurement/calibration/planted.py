@@ -1,8 +1,8 @@
-"""The panel: planted models whose answer is known, drawn afresh by seed. What the instrument is calibrated on.
+"""The calibration suite: planted models whose answer is known, drawn afresh by seed.
 
-A planted model is a path of up to twelve layers at the instrument's contexts. Its bandwidth or ridge, its schedule of
-steps and its noise are drawn, never points of the library's grid. `truth` names the class of every layer, None where
-no class of the library made it.
+A planted model is a trajectory of up to twelve layers at the instrument's contexts. Its bandwidth or ridge, its
+schedule of steps and its noise are drawn, never points of the library's grid. `truth` names the class of every layer,
+None where no class of the library made it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.construction import construct
-from layerstep.measurement.calibration.negatives import BORDERLINE, OUTSIDE
-from layerstep.measurement.calibration.setting import World
+from layerstep.measurement.calibration.negatives import BORDERLINE, NEGATIVE_CONTROLS
+from layerstep.measurement.calibration.setting import PlantedSetting
+from layerstep.measurement.identification.families import FAMILIES
 from layerstep.solvers import SOLVERS, Richardson, Solver
 from layerstep.tasks import Prompts, Task, Trajectory
 
@@ -35,7 +36,7 @@ class Planted:
     truth: tuple[str | None, ...]
     noise: str
     values: Float[Tensor, "L B C"]
-    rerun: Callable[[Prompts], Trajectory]  # the same model on other labels
+    model_fn: Callable[[Prompts], Trajectory]  # the same model on other prompts
     row_sums: bool | None  # whether it divides by row sums; None where its class does not say
 
     @property
@@ -45,7 +46,7 @@ class Planted:
 
 
 Schedule = Callable[[np.random.Generator], np.ndarray]
-Maker = Callable[[World, np.random.Generator], Float[Tensor, "L B C"]]
+Maker = Callable[[PlantedSetting, np.random.Generator], Float[Tensor, "L B C"]]
 
 
 def _linear(low: float, high: float) -> Schedule:
@@ -117,45 +118,45 @@ CONSTRUCTED = (
     ("transformer, compact scheme, eta = 1/N", "richardson-fixed", {"scheme": "compact", "eta": 1 / 40}),
 )
 
-#: Which planted models of the classes richardson and cg divide by row sums. Newton-Schulz starts from I / eig_max.
+#: Which planted models divide by row sums, in classes with and without them. Newton-Schulz starts from I / eig_max.
 ROW_SUMS = {
     name: getattr(solver, "preconditioner", "none") == "row-sum"
     for name, kind, solver, _ in INSIDE
-    if kind in ("richardson", "cg")
+    if kind in {family.kind for family in FAMILIES if family.without_row_sums}
 } | {"transformer, exact scheme, eta = 1": True}
 
 
-def panel(
+def calibration_suite(
     prompts: Prompts, task: Task, contexts: Sequence[int], seed: int, names: Collection[str] | None = None
 ) -> Iterator[Planted]:
     """Every planted model, or those named, clean and with noise; (seed, name of the model) decides what is drawn."""
-    world = World(prompts=prompts.to(torch.float64, "cpu"), task=task, contexts=tuple(contexts))
+    setting = PlantedSetting(prompts=prompts.to(torch.float64, "cpu"), task=task, contexts=tuple(contexts))
     makers: list[tuple[str, str, tuple[str | None, ...], Maker]] = []
     for name, kind, solver, schedule in INSIDE:
         makers.append((name, "inside", (kind,) * L, _solver_maker(solver, schedule)))
     for name, kind, arguments in CONSTRUCTED:
         makers.append((name, "inside", (kind,) * L, _transformer_maker(arguments)))
-    for group, table in (("outside", OUTSIDE), ("borderline", BORDERLINE)):
+    for group, table in (("outside", NEGATIVE_CONTROLS), ("borderline", BORDERLINE)):
         makers += [(name, group, truth, make) for name, truth, make in table]
     for name, group, truth, make in makers:
         if names is not None and name not in names:
             continue
         key = [seed, zlib.crc32(name.encode())]
         kinds = ["none", str(np.random.default_rng([*key, 1]).choice(["iid", "clutter"]))]
-        values = make(world, np.random.default_rng(key))
+        values = make(setting, np.random.default_rng(key))
         about = {"name": name, "group": group, "truth": truth, "row_sums": ROW_SUMS.get(name)}
         for noise in kinds + ["bent"] * (group == "inside"):
-            noisy = values + _noise(noise, world, values, key)
-            rerun = partial(_rerun, world, make, key, noise)
-            yield Planted(**about, noise=noise, values=noisy, rerun=rerun)
+            noisy = values + _noise(noise, setting, values, key)
+            model_fn = partial(_again, setting, make, key, noise)
+            yield Planted(**about, noise=noise, values=noisy, model_fn=model_fn)
 
 
-def _rerun(world: World, make: Maker, key: list[int], noise: str, prompts: Prompts) -> Trajectory:
+def _again(setting: PlantedSetting, make: Maker, key: list[int], noise: str, prompts: Prompts) -> Trajectory:
     """The planted model of `key` on other prompts, of the same shape."""
-    world = replace(world, prompts=prompts.to(torch.float64, "cpu"))
-    values = make(world, np.random.default_rng(key))
-    values = values + _noise(noise, world, values, key)
-    return Trajectory(values, range(1, len(values) + 1), "planted", torch.tensor(world.contexts))
+    setting = replace(setting, prompts=prompts.to(torch.float64, "cpu"))
+    values = make(setting, np.random.default_rng(key))
+    values = values + _noise(noise, setting, values, key)
+    return Trajectory(values, range(1, len(values) + 1), "planted", torch.tensor(setting.contexts))
 
 
 def nuisance(task: Task, random: np.random.Generator) -> Task:
@@ -177,25 +178,25 @@ def steps_of(schedule: Schedule, solver: Solver, random: np.random.Generator) ->
 
 
 def _solver_maker(solver: Solver, schedule: Schedule):
-    def make(world: World, random: np.random.Generator) -> Float[Tensor, "L B C"]:
-        return world.solve(solver, steps_of(schedule, solver, random), nuisance(world.task, random))
+    def make(setting: PlantedSetting, random: np.random.Generator) -> Float[Tensor, "L B C"]:
+        return setting.solve(solver, steps_of(schedule, solver, random), nuisance(setting.task, random))
 
     return make
 
 
 def _transformer_maker(arguments: dict):
-    def make(world: World, random: np.random.Generator) -> Float[Tensor, "L B C"]:
-        task = world.task
+    def make(setting: PlantedSetting, random: np.random.Generator) -> Float[Tensor, "L B C"]:
+        task = setting.task
         # The exact scheme is slow; the compact one with a safe step needs many to get anywhere.
         stride = 1 if arguments["scheme"] == "exact" else int(random.integers(3, 7))
         model = construct(task.d, task.N, task.v, task.lam, L=stride * L, **arguments)
         stages = range(stride, stride * L + 1, stride)
-        return model.path(world.prompts, stages=stages, contexts=world.contexts).values
+        return model.path(setting.prompts, stages=stages, contexts=setting.contexts).values
 
     return make
 
 
-def _noise(kind: str, world: World, values: Float[Tensor, "L B C"], key: list[int]) -> Tensor:
+def _noise(kind: str, setting: PlantedSetting, values: Float[Tensor, "L B C"], key: list[int]) -> Tensor:
     """iid: normal, variance .002 to .0075. clutter, bent: as large, a random function of the labels, linear or not."""
     if kind == "none":
         return torch.zeros_like(values)
@@ -203,10 +204,10 @@ def _noise(kind: str, world: World, values: Float[Tensor, "L B C"], key: list[in
     std = float(np.sqrt(random.uniform(0.002, 0.0075)))
     if kind == "iid":
         return std * torch.from_numpy(random.standard_normal(values.shape))
-    coefficients = torch.from_numpy(random.standard_normal((len(values), *world.prompts.y.shape)))
-    sums = (coefficients * world.prompts.y).cumsum(-1)[..., [n - 1 for n in world.contexts]]
-    sums = sums / torch.tensor(world.contexts).sqrt()  # of about unit variance, as the labels
+    coefficients = torch.from_numpy(random.standard_normal((len(values), *setting.prompts.y.shape)))
+    sums = (coefficients * setting.prompts.y).cumsum(-1)[..., [n - 1 for n in setting.contexts]]
+    sums = sums / torch.tensor(setting.contexts).sqrt()  # of about unit variance, as the labels
     if kind == "clutter":
         return std * sums
-    phase = torch.from_numpy(random.uniform(0, 2 * np.pi, (len(values), len(world.prompts.y), 1)))
+    phase = torch.from_numpy(random.uniform(0, 2 * np.pi, (len(values), len(setting.prompts.y), 1)))
     return std * 2**0.5 * (2.5 * sums + phase).sin()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
-
-from layerstep.files import read_json
 
 RECORD = Path(__file__).with_name("record.json")
 
 
 @cache
 def read_record() -> dict[str, Any]:
-    """What `layerstep calibrate` wrote: rule, panel, counts, confusions, provenance."""
-    return read_json(RECORD)
+    """What `layerstep calibrate` wrote: rule, setting, counts, confusions, provenance."""
+    return json.loads(RECORD.read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from layerstep.tasks import Prompts, Task
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class World:
+class PlantedSetting:
     prompts: Prompts
     task: Task
     contexts: tuple[int, ...]

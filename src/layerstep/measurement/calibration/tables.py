@@ -8,12 +8,16 @@ from typing import Any
 def show(record: dict[str, Any]) -> str:
     """The record as the tables of the documentation."""
     lines = ["| | calibration seed | test seeds |", "|---|---|---|"]
-    names = {"inside": "inside: right class", "removed": "own class left out: claims", "outside": "outside: claims"}
+    names = {
+        "inside": "planted solvers: right class",
+        "removed": "own class left out: claims",
+        "outside": "negative controls: claims",
+    }
     pair = [record[part]["overall"] for part in ("calibration", "test")]
     for key, words in (names | {"false": "**all false claims**"}).items():
         cells = [f"{part[key].get('right', part[key].get('claims'))} of {part[key]['of']}" for part in pair]
         lines.append(f"| {words} | {cells[0]} | {cells[1]} |")
-    lines.append(f"| inside: wrong class | {pair[0]['inside']['wrong']} | {pair[1]['inside']['wrong']} |")
+    lines.append(f"| planted solvers: wrong class | {pair[0]['inside']['wrong']} | {pair[1]['inside']['wrong']} |")
     for scope, words in (("window", "four layers"), ("layer", "one layer")):
         parts = [record[part][scope] for part in ("calibration", "test")]
         right = [f"{part['inside']['right']} of {part['inside']['of']}" for part in parts]
@@ -34,8 +38,9 @@ def show(record: dict[str, Any]) -> str:
         lines.append(f"| {mark}{limit}{mark} | {cells} |")
     quantiles = record["V_quantiles"]
     shown = {key: ", ".join(f"{name} {value:.4f}" for name, value in part.items()) for key, part in quantiles.items()}
-    lines += ["", f"V inside: {shown['inside']}. V outside or with the own class left out: {shown['outside']}."]
-    lines += ["", "| planted model | answers (test seeds) |", "|---|---|"]
+    lines += ["", f"V of planted solvers: {shown['inside']}."]
+    lines += [f"V of negative controls, or with the own class left out: {shown['outside']}."]
+    lines += ["", "| planted model | results (test seeds) |", "|---|---|"]
     for name, counts in record["confusion"].items():
         answers = ", ".join(
             f"{answer} {number}" for answer, number in sorted(counts.items(), key=lambda item: -item[1])
@@ -45,7 +50,7 @@ def show(record: dict[str, Any]) -> str:
 
 
 def _more(record: dict[str, Any]) -> list[str]:
-    """What else was measured on the test seeds: fewer sequences, the sub-verdict, the veto."""
+    """What else was measured on the test seeds: fewer sequences, row sums, the veto."""
     lines = ["", "| sequences (one test seed) | right | wrong class | false claims |", "|---|---|---|---|"]
     for few, counts in record["fewer"].items():
         inside, false = counts["inside"], counts["false"]

@@ -1,4 +1,4 @@
-"""Distances between layers and candidates, steps chosen on one half of the sequences and scored on the other.
+"""Cross-fitted residuals: steps chosen on one half of the sequences and scored on the other.
 
 M_l is the prediction of layer l, A_t that of a candidate after t steps, KRR the exact one; |.|² sums over sequences
 b and context lengths n.
@@ -6,28 +6,31 @@ b and context lengths n.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.measurement.identification.features import dictionary
-from layerstep.measurement.identification.library import Library
+from layerstep.measurement.identification.families import FAMILIES, Family
+from layerstep.measurement.identification.features import residual_features
+from layerstep.measurement.identification.library import BANDWIDTHS, RIDGES, Library
+from layerstep.tasks import Prompts, Task
 from layerstep.threads import one_thread
 
 RIDGE = 3e-3  # of the mean square of a feature: keeps collinear features from fitting noise
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Evidence:
-    """What every judgement is made from, per candidate c, layer l and sequence b.
+class Residuals:
+    """What every result is made from, per candidate q, layer l and sequence b.
 
     distance [L, B]: sum_n (M_l - KRR)². left [Q, L, B]: sum_n r² with r = M_l - A_t, t chosen on the half b is not in.
-    structured [Q, L, B]: sum_n r r^ with r^ the dictionary's prediction of r, fitted on the half b is not in: its
-    expectation is 0 when r is unpredictable. fitted [Q, L, 2]: min_t of the mean of sum_n r² over each half;
+    structured [Q, L, B]: sum_n r r^ with r^ what the residual features predict of r, fitted on the half b is not
+    in: its expectation is 0 when r is unpredictable. fitted [Q, L, 2]: min_t of the mean of sum_n r² over each half;
     row [Q, L, 2]: the row of the library with that t. label_share [L]: the share of the variance of M_l that the
-    dictionary predicts, 0 when the layer does not see the labels.
+    features predict, 0 when the layer does not see the labels.
     """
 
     library: Library
@@ -44,7 +47,7 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Instrument:
-    """The library and the dictionary on one set of prompts: prepared once, it judges any number of models."""
+    """Library and residual features on one set of prompts: prepared once, it serves any number of models on them."""
 
     library: Library
     features: Float[Tensor, "F B C"]
@@ -52,16 +55,29 @@ class Instrument:
     spread: Float[Tensor, "2 R"]  # sum over each half of |A_t - KRR|²
 
     @staticmethod
-    def prepare(library: Library) -> Instrument:
-        features = dictionary(library.prompts, library.task, library.contexts)
+    def prepare(
+        prompts: Prompts,
+        task: Task,
+        contexts: Sequence[int] | None = None,
+        progress: Callable[[float], None] | None = None,
+        *,
+        families: Sequence[Family] = FAMILIES,
+        bandwidths: Sequence[float] = BANDWIDTHS,
+        ridges: Sequence[float] = RIDGES,
+    ) -> Instrument:
+        """Run all families on `prompts`, at every bandwidth and ridge: multiples of the task's."""
+        library = Library.build(
+            prompts, task, contexts, progress, families=families, bandwidths=bandwidths, ridges=ridges
+        )
+        features = residual_features(library.prompts, task, library.contexts)
         middle = (library.prompts.B + 1) // 2
         halves = (slice(0, middle), slice(middle, library.prompts.B))
         spread = torch.stack([library.table[:, h].square().sum(dim=(1, 2)) for h in halves])
         return Instrument(library=library, features=features, halves=halves, spread=spread)
 
     @one_thread()  # a thousand small products: threads would only wait for each other
-    def collect(self, values: Float[Tensor, "L B C"], layers: Float[Tensor, "L"]) -> Evidence:
-        """Evidence on finite predictions `values` at the library's contexts, sequences in the user's order."""
+    def cross_fit(self, values: Float[Tensor, "L B C"], layers: Float[Tensor, "L"]) -> Residuals:
+        """Residuals of finite predictions `values` at the library's contexts, sequences in the user's order."""
         library = self.library
         values = values.to(library.krr)[:, library.order]
         away = values - library.krr
@@ -88,7 +104,7 @@ class Instrument:
             centred = values - values.mean(dim=(1, 2), keepdim=True)
             total = centred.square().sum(dim=(1, 2)).clamp_min(torch.finfo(values.dtype).tiny)
             label_share += (centred[:, test] * predict(centred[:, train])).sum(dim=(1, 2)) / total
-        return Evidence(
+        return Residuals(
             library=library,
             values=values,
             layers=layers,
@@ -109,7 +125,7 @@ class Instrument:
         return (m.square().sum(1, keepdim=True) - 2 * cross + self.spread[h]).clamp_min(0) / away[:, here].shape[1]
 
     def _predictor(self, train: slice, test: slice):
-        """r on the training half -> r^ on the other, by least squares on the dictionary with ridge 3e-3."""
+        """r on the training half -> r^ on the other, by least squares on the features with ridge 3e-3."""
         phi = self.features[:, train].flatten(1)
         gram = phi @ phi.T / phi.shape[1] + RIDGE * torch.eye(len(phi), dtype=phi.dtype)
         factor = torch.linalg.cholesky(gram)

@@ -1,10 +1,11 @@
-"""The dictionary: generic features of (X, y) that predict the remainder of a wrong answer, whatever the right one is.
+"""Residual features: generic features of (X, y) that predict what a wrong answer leaves, whatever the right one is.
 
 76 features, each a number per (sequence, context length), most of them linear in y:
 - the components of exact KRR in 7 spectral bands of D^-1/2 (K + lam I) D^-1/2, and in 5 bands at narrower and wider
   bandwidths; in 7 bands of the plain spectrum; kernel averages of four sharpnesses; KRR with a rougher kernel;
 - what depends on the order of the examples: averages weighted by recency, KRR on either half, the last label;
 - all but the plain bands also times log n, and the first bands and the averages times (mean y² - its expectation).
+A kernel without row sums above 0, or with values below 0, has fewer: no bands of the first kind, and no averages.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ RECENT_SHARPNESS = (0.5, 2.0, 8.0)
 ROUGH_RIDGES = (4.0, 100.0)  # of the exponential kernel exp(-|x - x'| / v), in units of lam
 
 
-def dictionary(prompts: Prompts, task: Task, contexts: Sequence[int]) -> Float[Tensor, "F B C"]:
+def residual_features(prompts: Prompts, task: Task, contexts: Sequence[int]) -> Float[Tensor, "F B C"]:
     """Every feature at every context length, scaled to mean square 1."""
     prompts = prompts.to(torch.float64, "cpu")
     batch = Batch.of(prompts, task)
@@ -50,11 +51,14 @@ def dictionary(prompts: Prompts, task: Task, contexts: Sequence[int]) -> Float[T
 def _features(
     system: System, others: Sequence[System], gram: Float[Tensor, "B M M"], log_n: float
 ) -> Iterator[Float[Tensor, "B"]]:
-    bands = list(_bands(system.row_sum, SEVEN))
-    wider = [band for other in others for band in _bands(other.row_sum, FIVE)]
-    averages = [_average(system.k**beta, system.y) for beta in SHARPNESS]
+    divides = all(each.batch.least_row_sum > 0 for each in (system, *others))
+    weighs = system.batch.least_value >= 0
+    plain = list(_bands(system.ridged, PLAIN))
+    bands = list(_bands(system.row_sum, SEVEN)) if divides else []
+    wider = [band for other in others for band in _bands(other.row_sum, FIVE)] if divides else []
+    averages = [_average(system.k**beta, system.y) for beta in SHARPNESS] if weighs else []
     position = torch.arange(1, system.n + 1).to(system.y) / system.n
-    recent = [_average(position * system.k**beta, system.y) for beta in RECENT_SHARPNESS]
+    recent = [_average(position * system.k**beta, system.y) for beta in RECENT_SHARPNESS] if weighs else []
     half = (system.n + 1) // 2
     order = [*recent, _krr(system, slice(0, half)), _krr(system, slice(system.n - half, system.n))]
     order.append(system.k[:, -1] * system.y[:, -1])
@@ -62,9 +66,9 @@ def _features(
     for feature in (*bands, *wider, *averages, *order, *rough):
         yield feature
         yield feature * log_n
-    yield from _bands(system.ridged, PLAIN)
+    yield from plain
     power = system.y.square().mean(-1)
-    for feature in (*bands, *averages):
+    for feature in (*(bands or plain), *averages):
         yield feature * (power - power.mean())
 
 

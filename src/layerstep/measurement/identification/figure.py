@@ -1,19 +1,22 @@
-"""The evidence of a verdict in one figure."""
+"""The numbers of a verdict in one figure."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from layerstep.errors import require_choice
 from layerstep.files import write_aside
 from layerstep.measurement.identification.report import headline, one_per_class, span
-from layerstep.measurement.identification.result import Verdict
+
+if TYPE_CHECKING:
+    from layerstep.measurement.identification.result import Verdict
 
 SHOWN = 6  # classes drawn by layer; the ranking shows all
 
 
 def draw(verdict: Verdict, file: str | os.PathLike | None = None):
-    """Ranking of the classes; U and V by layer; fitted steps; the answer of every window."""
+    """Ranking of the classes; U and V by layer; fitted steps; the result of every window."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 7.6), layout="constrained")
@@ -50,13 +53,13 @@ def draw(verdict: Verdict, file: str | os.PathLike | None = None):
 
     best = fits[0]
     steps.plot(layers, best.step.numpy(), "C0", marker="o", ms=4)
-    for judged in verdict.ranges:
-        text = {"identified": str(judged.solver), "nothing to identify": ""}.get(judged.answer, judged.answer)
-        middle = sum(judged.layers) / len(judged.layers)
+    for window in verdict.ranges:
+        text = {"identified": str(window.solver), "nothing to identify": ""}.get(window.status, window.status)
+        middle = sum(window.layers) / len(window.layers)
         steps.annotate(text, (middle, 0.02), xycoords=("data", "axes fraction"), rotation=90, fontsize=7, ha="center")
     steps.set_yscale("symlog", linthresh=1)
     steps.set(ylabel=f"t of {best.family}", xlabel="layer")
-    steps.set_title("fitted step; below, the answer of each window of layers", fontsize=10)
+    steps.set_title("fitted step; below, the result of each window of layers", fontsize=10)
 
     usable = span(overall.usable) or "none"
     figure.suptitle(

@@ -1,4 +1,4 @@
-"""Two readings of a path that name no family: how the step grows with the context, and which spectral filter it is.
+"""Which spectral filter a layer is, without naming a family.
 
 A fixed-coefficient solver predicts sum_k φ(s_k) c_k, c_k the components of exact KRR along the eigenvectors of the
 system. Its filter φ says what it does to each; Richardson is 1 - exp(-s τ), gradient descent 1 - exp(-(s τ)²).
@@ -7,18 +7,20 @@ system. Its filter φ says what it does to each; Richardson is 1 - exp(-s τ), g
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.measurement.identification.crossfit import Evidence
-from layerstep.measurement.identification.decision import Judgement
+from layerstep.measurement.identification.crossfit import Residuals
+from layerstep.measurement.identification.decision import RangeResult, Rule
+from layerstep.measurement.identification.descriptions import RESAMPLES, Description
 from layerstep.solvers.system import Batch, System
 from layerstep.stats import resamples
 
-RESAMPLES = 100
 POWERS = (0.5, 0.75, 1.0, 1.5, 2.0)
 INVERSE_M = (0.0, 0.25, 0.5, 1.0)
 NORMALISATIONS = ("row sums", "largest eigenvalue", "fixed")
@@ -28,53 +30,14 @@ BINS = torch.logspace(-7, 0.05, 128, dtype=torch.float64)  # of s, on which filt
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Slopes:
-    """g [L] = slope of log max(t*, .5) on log n, t*(l, n) the best step of preconditioned Richardson at that n alone.
-
-    0 for a normalised iteration, about 1 for a fixed step or a ridge. A wrong bandwidth imitates the second, so g
-    is given at the fitted v and at its neighbours on the grid: v [K], g [K, L], sd [K, L] by bootstrap.
-    """
-
-    fitted: float
-    v: Float[Tensor, "K"]
-    g: Float[Tensor, "K L"]
-    sd: Float[Tensor, "K L"]
-
-
-def slopes(evidence: Evidence, judgement: Judgement, *, seed: int) -> Slopes | None:
-    """g at the fitted bandwidth and its neighbours; None with fewer than three long contexts."""
-    library = evidence.library
-    centre = library.candidates[judgement.fit("richardson").candidates[0]]
-    grid = sorted({c.v for c in library.candidates})
-    place = grid.index(centre.v)
-    near = [library.find("richardson", v) for v in grid[max(place - 1, 0) : place + 2]]
-    n = torch.tensor(library.contexts, dtype=torch.float64)
-    long = n >= 0.15 * n[-1]
-    if int(long.sum()) < 3:
-        return None
-    log_n = n[long].log() - n[long].log().mean()
-    away = (evidence.values - library.krr).float()
-    draws = resamples(away.shape[1], RESAMPLES, seed).float()
-    g, sd = [], []
-    for candidate in near:
-        steps = torch.tensor(candidate.family.steps, dtype=torch.float64).clamp_min(0.5).log()
-        table = library.table[candidate.rows]
-        loss = torch.stack([(layer - table).square()[..., long] for layer in away])  # [L, T, B, n]
-        sums = torch.einsum("rb,ltbn->rltn", torch.cat([torch.ones_like(draws[:1]), draws]), loss)
-        slope = steps[sums.argmin(2)] @ log_n / log_n.square().sum()  # [R, L]
-        g.append(slope[0])
-        sd.append(slope[1:].std(0))
-    at = torch.tensor([candidate.v for candidate in near], dtype=torch.float64)
-    return Slopes(fitted=centre.v, v=at, g=torch.stack(g), sd=torch.stack(sd))
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class FilterFit:
+class FilterFit(Description):
     """φ(s) = 1 - (1 + (s τ)^p / m)^-m, τ free per layer; (p, 1/m) = (1, 0) Richardson, (2, 0) GD, (1, 1) ridge.
 
     The best of three normalisations of s; `support` is the share of bootstrap resamples that choose it. U: mean over
     usable layers of what the fit leaves. `free` [L]: what one free coefficient per spectral band leaves.
     """
+
+    name: ClassVar[str] = "filter"
 
     normalisation: str
     p: float
@@ -85,34 +48,43 @@ class FilterFit:
     tau: Float[Tensor, "L"]
     free: Float[Tensor, "L"]
 
+    @staticmethod
+    def of(residuals: Residuals, overall: RangeResult, rule: Rule, seed: int) -> FilterFit | None:
+        """The least mean U over usable layers; v is one of those that the three nearest families fitted."""
+        if not overall.fits:
+            return None
+        usable = torch.isin(residuals.layers, torch.tensor(overall.usable, dtype=torch.float64))
+        values, total = residuals.values[usable].float(), residuals.distance[usable].float()
+        table = torch.cat([_filter(BINS, TAU, p, inverse) for p, inverse in SHAPES]).T.float()  # [K, shapes tau]
+        losses = {}
+        for v in {v for fit in overall.fits[:3] for v in fit.v}:
+            components = _components(residuals, v)
+            loss = torch.stack([_losses(values, part.float() @ table) for part in components.values()])
+            U = _mean_U(loss, total, torch.ones(1, total.shape[1]))[0]  # loss [3, L, B, shapes tau]
+            losses[v] = (float(U.min()), U, loss, components)
+        v = min(losses, key=lambda v: losses[v][0])
+        least, U, loss, components = losses[v]
+        place, shape = divmod(int(U.argmin()), len(SHAPES))
+        support = _mean_U(loss, total, resamples(total.shape[1], RESAMPLES, seed).float()).amin(-1).argmin(-1)
+        each = loss[place].sum(1).unflatten(-1, (len(SHAPES), len(TAU)))[:, shape]
+        p, inverse = SHAPES[shape]
+        name = list(components)[place]
+        return FilterFit(
+            normalisation=name,
+            p=p,
+            inverse_m=inverse,
+            v=v,
+            support=float((support == place).double().mean()),
+            U=least,
+            tau=TAU[each.argmin(-1)],
+            free=_free_bands(components[name], residuals.values[usable], residuals.distance[usable]),
+        )
 
-def fit_filter(evidence: Evidence, judgement: Judgement, *, seed: int) -> FilterFit:
-    """The filter with the least mean U over usable layers; v is one of those that the three nearest families fitted."""
-    usable = torch.isin(evidence.layers, torch.tensor(judgement.usable, dtype=torch.float64))
-    values, total = evidence.values[usable].float(), evidence.distance[usable].float()
-    table = torch.cat([_filter(BINS, TAU, p, inverse) for p, inverse in SHAPES]).T.float()  # [K, shapes tau]
-    losses = {}
-    for v in {v for fit in judgement.fits[:3] for v in fit.v}:
-        components = _components(evidence, v)
-        loss = torch.stack([_losses(values, part.float() @ table) for part in components])  # [3, L, B, shapes tau]
-        U = _mean_U(loss, total, torch.ones(1, total.shape[1]))[0]
-        losses[v] = (float(U.min()), U, loss, components)
-    v = min(losses, key=lambda v: losses[v][0])
-    least, U, loss, components = losses[v]
-    place, shape = divmod(int(U.argmin()), len(SHAPES))
-    support = _mean_U(loss, total, resamples(total.shape[1], RESAMPLES, seed).float()).amin(-1).argmin(-1)
-    each = loss[place].sum(1).unflatten(-1, (len(SHAPES), len(TAU)))[:, shape]
-    p, inverse = SHAPES[shape]
-    return FilterFit(
-        normalisation=NORMALISATIONS[place],
-        p=p,
-        inverse_m=inverse,
-        v=v,
-        support=float((support == place).double().mean()),
-        U=least,
-        tau=TAU[each.argmin(-1)],
-        free=_free_bands(components[place], evidence.values[usable], evidence.distance[usable]),
-    )
+    def lines(self) -> Iterator[str]:
+        yield (
+            f"filter: {self.normalisation}, p = {self.p:g}, 1/m = {self.inverse_m:g}, v = {self.v:.3g}, "
+            f"U = {self.U:.3f}, support {self.support:.0%}; free bands leave {float(self.free.mean()):.3f}"
+        )
 
 
 def _losses(values: Float[Tensor, "L B C"], path: Float[Tensor, "B C F"]) -> Float[Tensor, "L B F"]:
@@ -134,13 +106,14 @@ def _filter(s: Float[Tensor, "K"], tau: Float[Tensor, "T"], p: float, inverse_m:
     return -torch.expm1(-z) if inverse_m == 0 else 1 - (1 + z * inverse_m) ** (-1 / inverse_m)
 
 
-def _components(evidence: Evidence, v: float) -> list[Float[Tensor, "B C K"]]:
+def _components(residuals: Residuals, v: float) -> dict[str, Float[Tensor, "B C K"]]:
     """For each normalisation the components c_k of KRR gathered on the bins of log s, split linearly between the two
     nearest."""
-    library = evidence.library
+    library = residuals.library
     batch = Batch.of(library.prompts, replace(library.task, v=v))
     systems = [batch.system(n) for n in library.contexts]
-    return [torch.stack([_binned(*_spectrum(s, name)) for s in systems], dim=1) for name in NORMALISATIONS]
+    names = NORMALISATIONS if batch.least_row_sum > 0 else NORMALISATIONS[1:]
+    return {name: torch.stack([_binned(*_spectrum(s, name)) for s in systems], dim=1) for name in names}
 
 
 def _spectrum(system: System, name: str) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n"]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,16 +12,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import require
+from layerstep.measurement.identification.decision import IDENTIFIED, RangeResult
+from layerstep.measurement.identification.descriptions import Description
 from layerstep.solvers import exact
 from layerstep.tasks import Prompts, Task, Trajectory
 from layerstep.tasks.posterior import cholesky
 
-RERUN = "a function from prompts to the path, such as probes.path"  # what `rerun` must be, in words
+MODEL_FN = "a function from prompts to the trajectory, such as probes.path"  # what `model_fn` must be, in words
+DEFECT = 0.3  # additivity defect above which a layer is not a fixed linear map of the labels
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class LabelTests:
-    """Per layer, from re-running the model with other labels on the same inputs; rms over sequences and contexts.
+class LabelInterventions(Description):
+    """Per layer, from running the model with other labels on the same inputs; rms over sequences and contexts.
 
     additivity: rms[Q(y12) - (Q(y1) + Q(y2)) / √2] / rms[P(y12) - KRR(y12)], Q = P - P(0), y12 = (y1 + y2) / √2. The √2
     keeps y12 in distribution. 0 for every solver with fixed coefficients; the nonlinear share of the squared
@@ -28,21 +32,36 @@ class LabelTests:
     order: rms change of the prediction at n = N when the context is permuted, over rms[P - KRR]; NaN without n = N.
     """
 
+    name: ClassVar[str] = "label interventions"
+
     layers: Float[Tensor, "L"]
     additivity: Float[Tensor, "L"]
     oddness: Float[Tensor, "L"]
     at_zero: Float[Tensor, "L"]
     order: Float[Tensor, "L"]
 
+    def veto(self, result: RangeResult) -> RangeResult:
+        """The result, its claim of a linear class withdrawn when half of the usable layers or more are not linear."""
+        usable = torch.isin(self.layers, torch.tensor(result.usable, dtype=torch.float64))
+        bent = int((self.additivity[usable] > DEFECT).sum())
+        if result.status != IDENTIFIED or not result.linear or 2 * bent < int(usable.sum()):
+            return result
+        which = "half of the usable layers or more are" if len(result.usable) > 1 else "the usable layer is"
+        return result.withdrawn(f"{result.solver} fits, but {which} not linear in the labels, as it is")
+
+    def lines(self) -> Iterator[str]:
+        for name in ("additivity", "oddness", "at_zero", "order"):
+            yield f"{name.replace('_', ' ')}: " + " ".join(f"{value:.2f}" for value in getattr(self, name).tolist())
+
 
 @torch.no_grad()
-def label_tests(
-    rerun: Callable[[Prompts], Trajectory], prompts: Prompts, task: Task, layers: Float[Tensor, "L"], *, seed: int
-) -> LabelTests:
+def intervene_on_labels(
+    model_fn: Callable[[Prompts], Trajectory], prompts: Prompts, task: Task, layers: Float[Tensor, "L"], *, seed: int
+) -> LabelInterventions:
     """Run the model on y1, y2, (y1 + y2) / √2, 0, -y1 and on a permuted context, with the inputs of `prompts`.
 
-    y1 and y2 are drawn from the task's law and brought to the root mean square of the labels of `prompts`, their unit.
-    `rerun` gives a path at the same contexts each time: all of them, or some.
+    y1 and y2 are drawn from the task and brought to the root mean square of the labels of `prompts`, their unit.
+    `model_fn` gives a trajectory at the same contexts each time: all of them, or some.
     """
     prompts = prompts.to(torch.float64, "cpu")
     random = np.random.default_rng(seed)
@@ -51,18 +70,17 @@ def label_tests(
     draw = torch.from_numpy(random.standard_normal((2, *prompts.y.shape, 1)))
     y1, y2 = (root @ draw).squeeze(-1)
     both = Prompts(prompts.x, (y1 + y2) / 2**0.5)
-    expected = K.diagonal(dim1=-2, dim2=-1).mean() + task.lam  # E y² under the task's law
+    expected = K.diagonal(dim1=-2, dim2=-1).mean() + task.lam  # E y² under the task
     unit = float((prompts.y.square().mean() / expected).sqrt()) or 1.0  # labels that are all 0 have none
 
     def run(x: Tensor, y: Tensor) -> Trajectory:
-        path = rerun(Prompts(x, unit * y))
-        require(isinstance(path, Trajectory), "rerun", f"a function that gives a {type(path).__name__}", RERUN)
+        path = model_fn(Prompts(x, unit * y))
+        require(isinstance(path, Trajectory), "model_fn", f"a function that gives a {type(path).__name__}", MODEL_FN)
         within = path.B == prompts.B and int(path.contexts.max()) <= prompts.N
-        require(within, "rerun", f"{path.B} x {path.N} predictions", "a path on the prompts it is given")
+        require(within, "model_fn", f"{path.B} x {path.N} predictions", "one on the prompts it is given")
         keep = torch.isin(path.stages, layers)
-        require(
-            int(keep.sum()) == len(layers), "rerun", f"stages {path.stages.tolist()}", "a path with the same stages"
-        )
+        same = int(keep.sum()) == len(layers)
+        require(same, "model_fn", f"stages {path.stages.tolist()}", "a trajectory with the same stages")
         return Trajectory(path.values[keep].to("cpu", torch.float64) / unit, layers, path.label, path.contexts)
 
     paths = [run(prompts.x, y) for y in (y1, y2, both.y, torch.zeros_like(y1), -y1)]
@@ -74,7 +92,7 @@ def label_tests(
     away = p12 - exact(both, task)[:, contexts - 1]
     whole = contexts == prompts.N
     moved = run(prompts.x[:, order], both.y[:, order]).values[..., whole] - p12[..., whole]
-    return LabelTests(
+    return LabelInterventions(
         layers=layers,
         additivity=_rms(defect) / _rms(away).clamp_min(1e-12),
         oddness=_rms((p1 + odd) / 2) / _rms(p1).clamp_min(1e-12),

@@ -1,26 +1,26 @@
-"""The library: families of predictors, each a path in its own parameter t, at every bandwidth and ridge of a grid.
+"""The library: every family at every bandwidth and ridge of a grid, run on the prompts at hand.
 
-Families of one class are one answer ("richardson" with or without row sums); the nuisances (v, lam) are unknown
-because a trained network need not use the task's. The nulls solve nothing, or solve exactly with a changing ridge,
-and also improve smoothly with depth: a claim must beat them.
+The nuisances (v, lam) are unknown because a trained network need not use the task's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.errors import require, require_choice
+from layerstep.errors import require
 from layerstep.files import digest
-from layerstep.solvers import SOLVERS, Chebyshev, Richardson, Solver, exact, solve_all
-from layerstep.solvers.chebyshev import chebyshev_sums
-from layerstep.solvers.system import Batch, System
-from layerstep.tasks import Prompts, Task, Trajectory
+from layerstep.measurement.identification.families import FAMILIES, NEEDS, Family, require_families
+from layerstep.solvers import Solver
+from layerstep.solvers.system import Batch
+from layerstep.tasks import Prompts, Task
+from layerstep.tasks.prompts import BLOCK
 from layerstep.threads import one_per_worker
 
 #: Where predictions are compared, for N = 40: short contexts must not dominate, as they do in SimE over all n.
@@ -33,92 +33,12 @@ DIVERGED = 1e3
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuaranteedChebyshev(Chebyshev):
-    """Chebyshev on the interval that holds every spectrum of up to N points: [lam / (lam + N), 1], or
-    [lam, lam + N] without row sums. What a network runs whose weights cannot depend on the prompt."""
-
-    row_sums: bool = True
-
-    def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
-        N, lam = system.batch.y.shape[1] - 1, system.lam
-        spectrum = system.row_sum if self.row_sums else system.ridged
-        s = spectrum.values
-        scale = N + lam if self.row_sums else 1.0
-        lo, hi = lam / scale, (N + lam) / scale
-        # Such networks divide by D + lam, whose spectrum ends at 1; that of D passes it by lam / D and would diverge.
-        bounds = (torch.full_like(s[:, :1], lo), torch.full_like(s[:, :1], hi))
-        g = spectrum.weights / s
-        return g.sum(-1, keepdim=True) - chebyshev_sums(g, s.clamp_max(hi), *bounds, steps)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """One path A_t: a solver and the steps t it is tried at.
-
-    settings: the (v, lam) it is tried at: all of them, "bandwidths" when no ridge enters, or "own", the task's alone.
-    """
-
-    name: str
-    kind: str  # its class: the answer it stands for
-    solver: Solver
-    steps: tuple[float, ...]
-    settings: str = "all"
-
-    def tried_at(self, v: float, lam: float, task: Task) -> bool:
-        return {"all": True, "bandwidths": lam == task.lam, "own": lam == task.lam and v == task.v}[self.settings]
-
-
-def families(N: int, lam: float) -> tuple[Family, ...]:
-    """The families for contexts up to N. Steps are dense first, then log-spaced, as far as the path still moves."""
-    one_step = Richardson(preconditioner="none", eta=1 / (N + lam))  # safe for every prompt: eig_max <= N + lam
-    # Error polynomials of odd and even degree differ in sign: both are needed at every scale.
-    pairs = [t + odd for t in _whole(150, 1000, 28) for odd in (0, 1)]
-    dense = sorted({*range(150), *pairs})
-    entries: list[tuple[str, str, Solver, Sequence[float], str]] = [
-        ("richardson", "richardson", SOLVERS["richardson"], _whole(1, 1e4, 90), "all"),
-        ("richardson-plain", "richardson", SOLVERS["richardson-plain"], _whole(1, 1e4, 90), "all"),
-        ("richardson-slow", "richardson", Richardson(eta=0.25), _whole(1, 4e4, 90), "all"),
-        ("richardson-fixed", "richardson-fixed", SOLVERS["richardson-fixed"], _whole(1, 1e4, 90), "all"),
-        ("richardson-one-step", "richardson-fixed", one_step, _whole(1, 4e4, 90), "all"),
-        ("gd", "gd", SOLVERS["gd"], _whole(1, 1e7, 110), "all"),
-        ("nesterov", "nesterov", SOLVERS["nesterov"], _whole(40, 3e3, 50, dense=40), "all"),
-        ("cg", "cg", SOLVERS["cg"], range(31), "all"),
-        ("cg-row-sum", "cg", SOLVERS["cg-row-sum"], range(31), "all"),
-        ("chebyshev", "chebyshev", SOLVERS["chebyshev"], range(1, 100), "all"),
-        ("chebyshev-interval", "chebyshev", GuaranteedChebyshev(), dense, "own"),
-        ("chebyshev-plain", "chebyshev", GuaranteedChebyshev(row_sums=False), dense, "own"),
-        ("ridge", "ridge", SOLVERS["ridge"], [0, *_log(1 / 300, 1e4, 90)], "bandwidths"),
-        ("shrink", "shrink", SOLVERS["shrink"], [100 * k / 60 for k in range(61)], "all"),
-        ("nadaraya-watson", "nadaraya-watson", SOLVERS["nadaraya-watson"], _log(0.01, 32, 60), "bandwidths"),
-        ("knn", "knn", SOLVERS["knn"], range(N + 1), "all"),
-        ("boost", "boost", SOLVERS["boost"], _whole(1, 200, 45), "bandwidths"),
-        ("causal-richardson", "causal-richardson", SOLVERS["causal-richardson"], _whole(1, 60, 30), "all"),
-        ("causal-boost", "causal-boost", SOLVERS["causal-boost"], _whole(1, 60, 30), "bandwidths"),
-    ]
-    return tuple(
-        Family(name=name, kind=kind, solver=solver, steps=tuple(steps), settings=settings)
-        for name, kind, solver, steps, settings in entries
-    )
-
-
-def _log(first: float, last: float, count: int) -> list[float]:
-    return [first * (last / first) ** (k / (count - 1)) for k in range(count)]
-
-
-def _whole(first: float, last: float, count: int, dense: int = 0) -> list[int]:
-    """0..dense, then about `count` log-spaced whole numbers from first to last."""
-    return sorted({*range(dense + 1), *(round(t) for t in _log(first, last, count))})
-
-
-#: The classes, in the order of the tables.
-CLASSES = tuple(dict.fromkeys(family.kind for family in families(40, 0.0025)))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Candidate:
     """A family at one bandwidth and ridge; `rows` are its steps in the library's table."""
 
     family: Family
+    solver: Solver
+    steps: tuple[float, ...]
     v: float
     lam: float
     rows: slice
@@ -126,22 +46,25 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Library:
-    """Every prediction of every candidate on the judged prompts, as distances A_t - KRR: table [R, B, C], C contexts.
+    """Every prediction of every candidate on the prompts at hand, as distances A_t - KRR: table [R, B, C], C contexts.
 
     krr [B, C] is the exact prediction of the task. The table is computed in float64 and kept in float32, whose rounding
-    is four orders below the smallest distance that decides. Candidates that diverge on these prompts (a fixed step too
-    long for this kernel or ridge) are left out. Sequences are kept in the order `order`, which their content decides:
-    the two halves of the cross-fitting are the first and the last of them, and a verdict does not depend on the order
-    they came in.
+    is four orders below the smallest distance that decides. Families whose needs these prompts do not meet are left
+    out, and candidates that diverge on them (a fixed step too long for this kernel or ridge): `remarks` says which.
+    Sequences are kept in the order `order`, which their content decides: the two halves of the cross-fitting are the
+    first and the last of them, and a verdict does not depend on the order they came in.
     """
 
     task: Task
     prompts: Prompts
     order: Int[Tensor, "B"]
     contexts: tuple[int, ...]
+    families: tuple[Family, ...]
     candidates: tuple[Candidate, ...]
     table: Float[Tensor, "R B C"]
     krr: Float[Tensor, "B C"]
+    hash: str  # two verdicts can be compared only when those of their libraries are equal
+    remarks: tuple[str, ...] = ()
 
     @staticmethod
     def build(
@@ -150,6 +73,7 @@ class Library:
         contexts: Sequence[int] | None = None,
         progress: Callable[[float], None] | None = None,
         *,
+        families: Sequence[Family] = FAMILIES,
         bandwidths: Sequence[float] = BANDWIDTHS,
         ridges: Sequence[float] = RIDGES,
     ) -> Library:
@@ -157,87 +81,84 @@ class Library:
         order = canonical_order(prompts)
         prompts = prompts.to(torch.float64, "cpu")[order]
         contexts = tuple(contexts or default_contexts(prompts.N))
-        wanted = families(prompts.N, task.lam)
-        for v in bandwidths:
-            _require_weights(prompts, replace(task, v=v * task.v))
-        settings = [(v * task.v, task.lam) for v in bandwidths] + [(task.v, lam * task.lam) for lam in ridges]
-        rows = sum(len(f.steps) for f in wanted for v, lam in settings if f.tried_at(v, lam, task))
-        table = torch.empty(rows, prompts.B, len(contexts))
-        krr = exact(prompts, task)[:, [n - 1 for n in contexts]]
         size = float(prompts.y.square().mean().sqrt())
         allowed = "a root mean square from 1e-15 to 1e15, whose squares single precision holds"
         remedy = "Divide labels and predictions by it."
         require(size == 0 or 1e-15 <= size <= 1e15, "prompts.y", f"labels of size {size:.2g}", allowed, remedy)
-        farthest = DIVERGED * size
+        own = Batch.of(prompts, task)
+        krr = torch.stack([own.system(n).exact for n in contexts], dim=-1)
+        met = own.meets
+        for v in bandwidths:
+            met &= Batch.of(prompts, replace(task, v=v * task.v)).meets | {"unit diagonal"}
+        lacking = " and ".join(NEEDS[need] for need in NEEDS if need not in met)
+        require_families(families)
+        wanted = [family for family in families if family.needs <= met]
+        require(len(wanted) > 0, "families", ", ".join(f.name for f in families), f"some that do not need {lacking}")
+        settings = [(v * task.v, task.lam) for v in bandwidths] + [(task.v, lam * task.lam) for lam in ridges]
+        grid = [
+            [
+                Candidate(family=family, solver=solver, steps=tuple(steps), v=v, lam=lam, rows=slice(0))
+                for family in wanted
+                if family.tried_at(v, lam, task)
+                for solver, steps in [family.on(replace(task, N=prompts.N))]
+            ]
+            for v, lam in settings
+        ]
+        table = torch.empty(sum(len(candidate.steps) for tried in grid for candidate in tried), *krr.shape)
         candidates: list[Candidate] = []
         row = 0
-
-        def tried(setting: tuple[float, float]) -> dict[Family, Trajectory]:
-            v, lam = setting
-            chosen = [family for family in wanted if family.tried_at(v, lam, task)]
-            solvers = {family.name: (family.solver, family.steps) for family in chosen}
-            paths = solve_all(solvers, prompts, replace(task, v=v, sigma=math.sqrt(lam)), contexts=contexts)
-            return {family: paths[family.name] for family in chosen}
-
         # One setting a core: workers that share the prefixes of one would wait for each other at its end.
-        with one_per_worker(tried, settings) as found:
-            for done, ((v, lam), paths) in enumerate(zip(settings, found, strict=True)):
-                for family, path in paths.items():
-                    away = path.values - krr
-                    if not bool(away.abs().amax() <= farthest):  # nor where it is NaN
-                        continue
-                    candidates.append(Candidate(family=family, v=v, lam=lam, rows=slice(row, row + len(family.steps))))
-                    table[candidates[-1].rows] = away.float()
-                    row += len(family.steps)
+        with one_per_worker(partial(_distances, prompts, task, contexts, krr), grid) as found:
+            for done, (tried, parts) in enumerate(zip(grid, found, strict=True), start=1):
+                for candidate, away in zip(tried, parts, strict=True):
+                    if bool(away.abs().amax() <= DIVERGED * size):  # nor where it is NaN
+                        candidates.append(replace(candidate, rows=slice(row, row + len(away))))
+                        table[candidates[-1].rows] = away.float()
+                        row += len(away)
                 if progress is not None:
-                    progress((done + 1) / len(settings))
+                    progress(done / len(grid))
+        there = tuple({candidate.family.name: candidate.family for candidate in candidates}.values())
+        remarks = []
+        if diverged := [family.name for family in wanted if family not in there]:
+            remarks.append(f"{', '.join(diverged)} diverge on these prompts: not in the library, so never the answer")
+        if barred := [family.name for family in families if family not in wanted]:
+            remarks.append(f"{', '.join(barred)}: not in the library, for they need {lacking}, which is not so here")
+        for kind in dict.fromkeys(family.kind for family in families if family not in FAMILIES):
+            remarks.append(f"rates unknown for class {kind}: the calibration suite has no planted model of it")
+        grid_values = [[c.family.name, repr(c.solver), c.steps, c.v, c.lam] for c in candidates]
         return Library(
             task=task,
             prompts=prompts,
             order=order,
             contexts=contexts,
+            families=there,
             candidates=tuple(candidates),
             table=table[:row],
             krr=krr,
+            hash=digest([grid_values, contexts, asdict(task)]),
+            remarks=tuple(remarks),
         )
 
-    @property
-    def families(self) -> tuple[Family, ...]:
-        return tuple(dict.fromkeys(candidate.family for candidate in self.candidates))
 
-    @property
-    def target(self) -> Float[Tensor, "B C"]:
-        return self.prompts.target[:, [n - 1 for n in self.contexts]]
-
-    def find(self, name: str, v: float, lam: float | None = None) -> Candidate:
-        """The candidate of a family whose (v, lam) is nearest in ratio."""
-        require_choice("family", name, [family.name for family in self.families])
-        lam = self.task.lam if lam is None else lam
-
-        def distance(candidate: Candidate) -> float:
-            return abs(math.log(candidate.v / v)) + abs(math.log(candidate.lam / lam))
-
-        return min((c for c in self.candidates if c.family.name == name), key=distance)
-
-    @property
-    def hash(self) -> str:
-        """Two verdicts can be compared only when their libraries have the same hash."""
-        grid = [[c.family.name, repr(c.family.solver), c.family.steps, c.v, c.lam] for c in self.candidates]
-        return digest([grid, self.contexts, self.task.to_dict()])
-
-
-def _require_weights(prompts: Prompts, task: Task) -> None:
-    """Raise InputError unless the kernel values on these prompts can be weights of averages."""
-    batch = Batch.of(prompts, task)
-    value, total = batch.least_value, batch.least_row_sum
-    require(
-        value >= 0 and total > 0,
-        f"kernel {task.kernel!r}",
-        f"values from {value:.3g} and row sums from {total:.3g} on these prompts",
-        "values of 0 or more with row sums above 0: half of the library divides by such sums",
-        "Use another kernel, or leave out points where it is 0. Single solvers that need no row sums, such as "
-        "ls.GradientDescent(), are compared with ls.match.",
-    )
+def _distances(
+    prompts: Prompts, task: Task, contexts: Sequence[int], krr: Float[Tensor, "B C"], candidates: Sequence[Candidate]
+) -> list[Float[Tensor, "T B C"]]:
+    """A_t - KRR of candidates at one (v, lam), the systems decomposed once."""
+    if not candidates:
+        return []
+    task = replace(task, v=candidates[0].v, sigma=math.sqrt(candidates[0].lam))
+    kinds = [torch.float64 if candidate.solver.continuous else torch.long for candidate in candidates]
+    steps = [torch.tensor(candidate.steps, dtype=kind) for candidate, kind in zip(candidates, kinds, strict=True)]
+    found = [krr.new_empty(len(numbers), *krr.shape) for numbers in steps]
+    block = max(1, BLOCK // ((prompts.N + 1) * max(prompts.N + 1, *map(len, steps))))
+    for start in range(0, prompts.B, block):
+        rows = slice(start, start + block)
+        batch = Batch.of(prompts[rows], task)
+        for column, n in enumerate(contexts):
+            system = batch.system(n)
+            for candidate, numbers, away in zip(candidates, steps, found, strict=True):
+                away[:, rows, column] = candidate.solver.predictions(system, numbers).T - krr[rows, column]
+    return found
 
 
 def canonical_order(prompts: Prompts) -> Int[Tensor, "B"]:

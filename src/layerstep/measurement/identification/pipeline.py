@@ -1,4 +1,4 @@
-"""identify: whose steps are these layers? The checks before a judgement, the judgements, and what they rest on."""
+"""From a trajectory to a verdict: the checks, the numbers, the results over all layers, windows and single layers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from layerstep.errors import InputError, require, require_count, require_kind
+from layerstep.errors import InputError, require, require_kind, require_seed
 from layerstep.measurement.calibration.record import read_record
-from layerstep.measurement.identification.crossfit import Evidence, Instrument
-from layerstep.measurement.identification.decision import IDENTIFIED, NONE, Judgement, Rule, judge, live_layers
-from layerstep.measurement.identification.filters import fit_filter, slopes
-from layerstep.measurement.identification.label_interventions import RERUN, LabelTests, label_tests
-from layerstep.measurement.identification.library import Library, default_contexts, families
-from layerstep.measurement.identification.result import Verdict, layer_table, sub_verdict
+from layerstep.measurement.identification.crossfit import Instrument
+from layerstep.measurement.identification.decision import Rule, left_out, numbered, result_on
+from layerstep.measurement.identification.descriptions import RowSums, Slopes
+from layerstep.measurement.identification.families import FAMILIES, Family
+from layerstep.measurement.identification.filters import FilterFit
+from layerstep.measurement.identification.label_interventions import MODEL_FN, intervene_on_labels
+from layerstep.measurement.identification.library import Library, default_contexts
+from layerstep.measurement.identification.result import LayerTable, Verdict
 from layerstep.tasks import Prompts, Task, Trajectory
 
-FEWEST = 64  # sequences; with 32 the panel counts 3 false claims in 100, with 64 none (docs/measurement.md)
-MOST_STAGES = 40  # a longer path is thinned evenly
+FEWEST = 64  # sequences; with 32, 3 of 100 planted models are claimed falsely, with 64 none (docs/measurement.md)
+MOST_STAGES = 40  # a longer trajectory is thinned evenly
 WINDOW = 4  # layers of a sliding window
-NONLINEAR = 0.3  # additivity defect above which a layer is not a fixed linear map of the labels
+#: What is described beside the claim, in the order of the text.
+DESCRIPTIONS = (RowSums.of, Slopes.of, FilterFit.of)
 
 
 def identify(
@@ -30,73 +33,57 @@ def identify(
     prompts: Prompts,
     task: Task,
     *,
-    rerun: Callable[[Prompts], Trajectory] | None = None,
+    families: Sequence[Family] = FAMILIES,
+    model_fn: Callable[[Prompts], Trajectory] | None = None,
     instrument: Instrument | None = None,
     rule: Rule | None = None,
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
+    rerun: Callable[[Prompts], Trajectory] | None = None,
 ) -> Verdict:
     """Which solver the layers of `path` follow on `prompts`, or None; `task` gives kernel, bandwidth and ridge.
 
-    rerun: the model as a function from prompts to its path (`probe.path`); with it labels and order are intervened on.
-    instrument: a library prepared on the same prompts, to judge several models with. seed: of the bootstrap and of
-    the interventions. Sequences may come in any order; the verdict does not depend on it. Prompts of another length
-    than the task's are welcome: what is said is about their N.
+    families: what the layers are compared with; your own beside the library's are [*ls.FAMILIES, ls.Family(...)].
+    model_fn: the model as a function from prompts to its trajectory (`probes.path`); with it labels and order are
+    intervened on; `rerun` is its older name. instrument: prepared on the same prompts, for several models.
+    seed: of the bootstrap and of the interventions. Sequences may come in any order; the verdict does not depend on it.
+    Prompts of another length than the task's are welcome: what is said is about their N.
     """
-    require_count(0, seed=seed)
+    model_fn = rerun if model_fn is None else model_fn
+    _require_arguments(path, prompts, task, families, model_fn, instrument, rule, seed)
     seed = int(seed)  # NumPy's numbers are welcome, but a verdict goes into JSON files
-    _require_types(path, prompts, task, rerun)
-    rule = rule or Rule(**read_record()["rule"])
     task = replace(task, N=prompts.N)
-    require(len(path.stages) > 0, "path", "no stages", "one stage or more")
-    require(path.B == prompts.B, "path", f"{path.B} sequences", f"on the prompts given, which are {prompts.B}")
+    rule = rule or Rule(**read_record()["rule"])
     if path.B < FEWEST:
         words = f"{path.B} sequences are too few for an interval: give at least {FEWEST}, better 256"
         return Verdict.nothing(words, path, task, rule, seed)
-    contexts = _contexts(path, prompts) if instrument is None else list(instrument.library.contexts)
-    if instrument is not None:
-        _require_same(instrument.library, prompts, task)
     keep, remarks = _readable(path, prompts)
-    values = _at(path, contexts)
+    values, contexts = _compared(path, prompts, task, instrument)
     if not keep.any():
         return Verdict.nothing("; ".join(remarks), path, task, rule, seed)
-    if int(keep.sum()) > MOST_STAGES:
-        index = torch.nonzero(keep).flatten()
-        chosen = index[torch.linspace(0, len(index) - 1, MOST_STAGES).round().long()]
-        remarks.append(f"{len(index)} stages: {MOST_STAGES} of them judged, evenly spaced")
-        keep = torch.zeros_like(keep)
-        keep[chosen] = True
-    tests = None if rerun is None else label_tests(rerun, prompts, task, path.stages[keep], seed=seed)
+    values, stages = values[keep], path.stages[keep]
+    tests = None if model_fn is None else intervene_on_labels(model_fn, prompts, task, stages, seed=seed)
     if instrument is None:
-        instrument = Instrument.prepare(Library.build(prompts, task, contexts, progress))
-    evidence = instrument.collect(values[keep], path.stages[keep])
-    remarks += _remarks(evidence, rule)
-    there = instrument.library.families
-    if absent := [family.name for family in families(prompts.N, task.lam) if family not in there]:
-        remarks.append(f"{', '.join(absent)} diverge on these prompts: not in the library, so never the answer")
-
-    L = len(evidence.layers)
-
-    def judged(layers: Sequence[int]) -> Judgement:
-        judgement = judge(evidence, rule, layers=layers, seed=seed)
-        return judgement if tests is None else _withdrawn(judgement, tests)
-
-    overall = judged(range(L))
-    windows = range(L - WINDOW + 1) if L > WINDOW else range(0)
+        instrument = Instrument.prepare(prompts, task, contexts, progress, families=families)
+    residuals = instrument.cross_fit(values, stages)
+    L = len(stages)
+    windows = [range(first, first + WINDOW) for first in range(L - WINDOW + 1 if L > WINDOW else 0)]
+    asked = [range(L), *([index] for index in range(L)), *windows]
+    found = [result_on(residuals, rule, layers=layers, seed=seed) for layers in asked]
+    overall, *rest = found if tests is None else map(tests.veto, found)
+    remarks += left_out(residuals, rule)
+    described = [describe(residuals, overall, rule, seed) for describe in DESCRIPTIONS]
     return Verdict(
         overall=overall,
-        layers=tuple(judged([index]) for index in range(L)),
-        ranges=tuple(judged(range(first, first + WINDOW)) for first in windows),
-        table=layer_table(evidence, overall),
-        preconditioner=sub_verdict(evidence, overall, rule, seed),
-        slopes=slopes(evidence, overall, seed=seed) if overall.fits else None,
-        filter=fit_filter(evidence, overall, seed=seed) if overall.fits else None,
-        label_tests=tests,
-        remarks=tuple(remarks),
+        layers=tuple(rest[:L]),
+        ranges=tuple(rest[L:]),
+        table=LayerTable.of(residuals, overall),
+        descriptions=tuple(each for each in (*described, tests) if each is not None),
+        remarks=(*remarks, *instrument.library.remarks),
         label=path.label,
         task=task,
         sequences=path.B,
-        contexts=tuple(contexts),
+        contexts=contexts,
         rule=rule,
         library_hash=instrument.library.hash,
         calibration=read_record(),
@@ -104,14 +91,25 @@ def identify(
     )
 
 
-def _require_types(path: object, prompts: object, task: object, rerun: object) -> None:
-    """Raise InputError unless all are what they are called; a model is no `rerun`: it gives no path."""
+def _require_arguments(path, prompts, task, families, model_fn, instrument, rule, seed) -> None:
+    """Raise InputError unless all are what they are called; a model is no `model_fn`: it gives no trajectory."""
     made = "Make one with ls.Trajectory(values, stages), or read it off a model with probes.path(prompts)."
     require_kind("path", path, Trajectory, made)
     require_kind("prompts", prompts, Prompts, "The order is path, prompts, task.")
     require_kind("task", task, Task, "The order is path, prompts, task.")
-    function = rerun is None or (callable(rerun) and not isinstance(rerun, nn.Module))
-    require(function, "rerun", f"a {type(rerun).__name__}", RERUN)
+    function = model_fn is None or (callable(model_fn) and not isinstance(model_fn, nn.Module))
+    require(function, "model_fn", f"a {type(model_fn).__name__}", MODEL_FN)
+    require_seed(seed=seed)
+    if rule is not None:
+        require_kind("rule", rule, Rule, "Make one with replace(verdict.rule, v_limit=...).")
+    if instrument is not None:
+        require_kind("instrument", instrument, Instrument, "Make one with ls.Instrument.prepare(prompts, task).")
+        require(
+            families is FAMILIES, "families", "given beside an instrument", "those the instrument was prepared with"
+        )
+    require(len(path.stages) > 0, "path", "no stages", "one stage or more")
+    require(path.B == prompts.B, "path", f"{path.B} sequences", f"on the prompts given, which are {prompts.B}")
+    require(prompts.d == task.d, "task.d", task.d, f"{prompts.d}, the dimension of the prompts")
 
 
 def _require_same(library: Library, prompts: Prompts, task: Task) -> None:
@@ -125,8 +123,10 @@ def _require_same(library: Library, prompts: Prompts, task: Task) -> None:
     require(theirs == task, "instrument", f"prepared for {theirs}", f"prepared for the task given, {task}")
 
 
-def _contexts(path: Trajectory, prompts: Prompts) -> list[int]:
-    """The default context lengths, or the nearest the path has."""
+def _compared(
+    path: Trajectory, prompts: Prompts, task: Task, instrument: Instrument | None
+) -> tuple[Float[Tensor, "L B C"], tuple[int, ...]]:
+    """The predictions that are compared, and their context lengths: the default ones, or the nearest there are."""
     have = path.contexts.tolist()
     if have[-1] > prompts.N:
         raise InputError(
@@ -138,18 +138,18 @@ def _contexts(path: Trajectory, prompts: Prompts) -> list[int]:
             f"path: has {len(have)} context lengths, but the prompts have N = {prompts.N}. "
             "Give the prompts the path was made on, or name the lengths with Trajectory(contexts=...)."
         )
-    return sorted({min(have, key=lambda n: abs(n - wanted)) for wanted in default_contexts(prompts.N)})
-
-
-def _at(path: Trajectory, contexts: list[int]) -> Float[Tensor, "L B C"]:
-    have = path.contexts.tolist()
+    if instrument is None:
+        contexts = sorted({min(have, key=lambda n: abs(n - wanted)) for wanted in default_contexts(prompts.N)})
+    else:
+        _require_same(instrument.library, prompts, task)
+        contexts = list(instrument.library.contexts)
     missing = [n for n in contexts if n not in have]
     require(not missing, "path.contexts", have, f"such that they hold {missing}, which the instrument compares at")
-    return path.values[:, :, [have.index(n) for n in contexts]].to("cpu", torch.float64)
+    return path.values[:, :, [have.index(n) for n in contexts]].to("cpu", torch.float64), tuple(contexts)
 
 
 def _readable(path: Trajectory, prompts: Prompts) -> tuple[Bool[Tensor, "L"], list[str]]:
-    """Layers with finite predictions that vary, and words on the others."""
+    """The stages to test, with finite predictions that vary and not too many; and words on the others."""
     values, stages = path.values.cpu(), path.stages
     finite = values.isfinite().all(-1).all(-1)
     varies = values.nan_to_num().double().flatten(1).std(1) > 1e-6 * prompts.y.double().std().cpu()
@@ -159,40 +159,11 @@ def _readable(path: Trajectory, prompts: Prompts) -> tuple[Bool[Tensor, "L"], li
         (finite & ~varies, "predict a constant"),
     ):
         if wrong.any():
-            remarks.append(f"{_names(stages[wrong])} {what}: left out")
-    return finite & varies, remarks
-
-
-def _remarks(evidence: Evidence, rule: Rule) -> list[str]:
-    """Words on the layers that cannot be judged."""
-    blind = evidence.label_share <= rule.label_share
-    near = ~live_layers(evidence, rule) & ~blind
-    remarks = []
-    if blind.any():
-        remarks.append(
-            f"{_names(evidence.layers[blind])} ignore the labels, as far as a linear reading can see: left out"
-        )
-    if near.any():
-        remarks.append(f"{_names(evidence.layers[near])} are at exact KRR: nothing to tell solvers apart")
-    return remarks
-
-
-def _names(layers: Float[Tensor, "K"]) -> str:
-    shown = ", ".join(f"{layer:g}" for layer in layers[:8].tolist())
-    return f"layers {shown}{', ...' if len(layers) > 8 else ''}"
-
-
-def vetoed(judgement: Judgement, tests: LabelTests) -> bool:
-    """A solver that is linear in the labels (all but CG) is not claimed when half of the usable layers are not."""
-    usable = torch.isin(tests.layers, torch.tensor(judgement.usable, dtype=torch.float64))
-    bent = int((tests.additivity[usable] > NONLINEAR).sum())
-    return judgement.answer == IDENTIFIED and judgement.solver != "cg" and 2 * bent >= int(usable.sum())
-
-
-def _withdrawn(judgement: Judgement, tests: LabelTests) -> Judgement:
-    """The judgement on a range of layers, its claim withdrawn where the layers are not linear in the labels."""
-    if not vetoed(judgement, tests):
-        return judgement
-    which = "half of the usable layers or more are" if len(judgement.usable) > 1 else "the usable layer is"
-    reason = f"{judgement.solver} fits, but {which} not linear in the labels, as it is"
-    return replace(judgement, answer=NONE, solver=None, reason=reason)
+            remarks.append(f"{numbered(stages[wrong])} {what}: left out")
+    keep = finite & varies
+    if int(keep.sum()) > MOST_STAGES:
+        index = torch.nonzero(keep).flatten()
+        remarks.append(f"{len(index)} stages: {MOST_STAGES} of them tested, evenly spaced")
+        keep = torch.zeros_like(keep)
+        keep[index[torch.linspace(0, len(index) - 1, MOST_STAGES).round().long()]] = True
+    return keep, remarks

@@ -1,129 +1,156 @@
-"""The verdict in words: the answer first, then the numbers it rests on, then what cannot be said."""
+"""A verdict in words: the numbers it rests on, and what cannot be said."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from layerstep.measurement.identification.decision import AMBIGUOUS, IDENTIFIED, NOTHING, RESEMBLES, Judgement
-from layerstep.measurement.identification.result import Verdict
+from layerstep.measurement.identification.decision import (
+    AMBIGUOUS,
+    IDENTIFIED,
+    NONE,
+    NOTHING,
+    RESEMBLES,
+    Fit,
+    RangeResult,
+)
+from layerstep.measurement.identification.label_interventions import MODEL_FN, LabelInterventions
+
+if TYPE_CHECKING:
+    from layerstep.measurement.identification.result import Verdict
 
 
-def headline(judgement: Judgement) -> str:
+def headline(result: RangeResult) -> str:
     """One line: what may be claimed."""
-    if judgement.answer == IDENTIFIED:
-        return f"{judgement.solver}"
-    if judgement.answer == AMBIGUOUS:
-        return f"ambiguous: {', '.join([str(judgement.nearest), *judgement.tied])}"
-    if judgement.answer == RESEMBLES:
-        return f"none (resembles {judgement.nearest})"
-    if judgement.answer == NOTHING:
-        return "nothing to identify"
-    return f"none (nearest: {judgement.nearest})"
+    if result.status == IDENTIFIED:
+        return f"{result.solver}"
+    if result.status == AMBIGUOUS:
+        return f"ambiguous: {', '.join([str(result.nearest), *result.tied])}"
+    if result.status == RESEMBLES:
+        return f"none (resembles {result.nearest})"
+    return NOTHING if result.status == NOTHING else f"none (nearest: {result.nearest})"
 
 
-def describe(verdict: Verdict) -> str:
-    return "\n".join(_lines(verdict))
-
-
-def _lines(verdict: Verdict) -> Iterator[str]:
-    overall, rule = verdict.overall, verdict.rule
-    yield f"{verdict.label}: {headline(overall)}"
-    yield f"  {overall.reason}"
+def lines(verdict: Verdict) -> Iterator[str]:
+    """The claim first, then the numbers it rests on, then what cannot be said."""
+    yield f"{verdict.label}: {headline(verdict.overall)}"
+    yield f"  {verdict.overall.reason}"
     if not verdict.contexts:  # nothing was compared
         return
+    yield from _results(verdict)
+    for description in verdict.descriptions:
+        yield from (f"  {line}" for line in description.lines())
+    yield from (f"  note: {remark}" for remark in verdict.remarks)
+    yield from (f"  cannot say: {claim}" for claim in cannot_say(verdict))
+    inside, false = (verdict.calibration["test"]["overall"][part] for part in ("inside", "false"))
+    rates = f"right {inside['right']} of {inside['of']}, false claims {false['claims']} of {false['of']}"
+    yield f"  calibration: on planted models with known answers, {rates}"
+    yield f"  library {verdict.library_hash or '-'}, seed {verdict.seed}"
+
+
+def _results(verdict: Verdict) -> Iterator[str]:
+    """The classes over all layers, the best family per layer, and the windows."""
+    overall, rule = verdict.overall, verdict.rule
     yield (
         f"  layers {span(overall.layers)}; usable {span(overall.usable) or 'none'}; "
         f"{verdict.sequences} sequences of {verdict.task.inputs} inputs, n = {' '.join(map(str, verdict.contexts))}"
     )
-    if overall.fits:
-        best = overall.fits[0]
-        yield (
-            f"  V = {overall.V:.4f} [{best.V_interval[0]:.4f}, {best.V_interval[1]:.4f}] of the distance to KRR "
-            f"is left with a pattern (limit {rule.v_limit:g})"
-        )
-        yield f"  U = {overall.U:.3f} is left in all (limit {rule.u_limit:g})"
-        yield f"  margin = {overall.margin:.3f} to {overall.rival} (at least {rule.margin_limit:g})"
-        yield ""
-        yield f"  class               score   [5 %,  95 %]        V  {'v':<15}  lam"
-        for fit in one_per_class(overall):
-            interval = "[{:.3f}, {:.3f}]".format(*fit.score_interval)
-            yield (
-                f"  {fit.kind:<18} {fit.score:6.3f}  {interval:<15} {fit.V:7.4f}  {pair(fit.v):<15}  {pair(fit.lam)}"
-            )
-        yield from _layers(verdict)
-    yield from _extras(verdict)
-    for remark in verdict.remarks:
-        yield f"  note: {remark}"
-    for claim in verdict.cannot_say:
-        yield f"  cannot say: {claim}"
-    yield f"  calibration: {calibration_line(verdict.calibration)}"
-    yield f"  library {verdict.library_hash or '-'}, seed {verdict.seed}"
-
-
-def _layers(verdict: Verdict) -> Iterator[str]:
-    table, best = verdict.table, verdict.overall.fits[0]
+    if not overall.fits:
+        return
+    best = overall.fits[0]
+    yield (
+        f"  V = {overall.V:.4f} [{best.V_interval[0]:.4f}, {best.V_interval[1]:.4f}] of the distance to KRR "
+        f"is left with a pattern (limit {rule.v_limit:g})"
+    )
+    yield f"  U = {overall.U:.3f} is left in all (limit {rule.u_limit:g})"
+    yield f"  margin = {overall.margin:.3f} to {overall.rival} (at least {rule.margin_limit:g})"
+    yield ""
+    yield f"  class               score   [5 %,  95 %]        V  {'v':<15}  lam"
+    for fit in one_per_class(overall):
+        interval = "[{:.3f}, {:.3f}]".format(*fit.score_interval)
+        yield f"  {fit.kind:<18} {fit.score:6.3f}  {interval:<15} {fit.V:7.4f}  {_pair(fit.v):<15}  {_pair(fit.lam)}"
+    table = verdict.table
     assert table is not None
     yield ""
     yield f"  layer  distance  explainable  {best.family}: t        U       V   alone"
-    for index, (layer, judgement) in enumerate(zip(table.layers.tolist(), verdict.layers, strict=True)):
+    for index, (layer, alone) in enumerate(zip(table.layers.tolist(), verdict.layers, strict=True)):
         cap = "+" if bool(best.at_cap[index]) else " "
         width = len(best.family)
         yield (
             f"  {layer:5g}  {table.distance[index]:8.4f}  {table.explainable[index]:11.2f}  "
             f"{best.step[index]:>{width + 3}.5g}{cap}  {best.U_layer[index]:7.3f} {best.V_layer[index]:7.4f}   "
-            f"{headline(judgement)}"
+            f"{headline(alone)}"
         )
     if verdict.ranges:
-        alike = [list(group) for _, group in itertools.groupby(verdict.ranges, headline)]
         yield f"  windows of {len(verdict.ranges[0].layers)} layers:"
-        for windows in alike:
+        for words, alike in itertools.groupby(verdict.ranges, headline):
+            windows = list(alike)
             last = f" to {span(windows[-1].layers)}" if len(windows) > 1 else ""
-            yield f"    {span(windows[0].layers)}{last}: {headline(windows[0])}"
+            yield f"    {span(windows[0].layers)}{last}: {words}"
 
 
-def _extras(verdict: Verdict) -> Iterator[str]:
-    sub = verdict.preconditioner
-    if sub is not None:
-        low, high = sub.interval
-        yield f"  preconditioner: {sub.answer} (score without - with: {sub.difference:.4f} [{low:.4f}, {high:.4f}])"
-    if verdict.slopes is not None:
-        s = verdict.slopes
-        middle = s.g.shape[1] // 2
-        shown = ", ".join(
-            f"{g[middle]:.2f} ± {sd[middle]:.2f} at v = {v:.3g}" for v, g, sd in zip(s.v, s.g, s.sd, strict=True)
-        )
-        yield f"  step against context, slope g at the middle layer: {shown} (0: normalised, 1: fixed step)"
-    if verdict.filter is not None:
-        f = verdict.filter
+def cannot_say(verdict: Verdict) -> Iterator[str]:
+    """Claims the data do not decide, and what would."""
+    overall = verdict.overall
+    if not any(isinstance(each, LabelInterventions) for each in verdict.descriptions):
+        yield f"whether the layers are linear in the labels: give identify(model_fn=...) {MODEL_FN}"
+    if overall.status == AMBIGUOUS:
+        rivals = " or ".join([str(overall.nearest), *overall.tied])
+        yield f"{rivals}: more sequences, or layers farther from KRR, would tell"
+    if overall.status == RESEMBLES:
+        yield f"that the layers run {overall.nearest}: they resemble it, and so do wrong answers on planted models"
+    if overall.status in (NONE, RESEMBLES, AMBIGUOUS):
         yield (
-            f"  filter: {f.normalisation}, p = {f.p:g}, 1/m = {f.inverse_m:g}, v = {f.v:.3g}, U = {f.U:.3f}, "
-            f"support {f.support:.0%}; free bands leave {float(f.free.mean()):.3f}"
+            "that no solver runs inside: probes fitted on y read the best prediction in a state, not the state of an "
+            "iteration; only writing into the states can tell"
         )
-    tests = verdict.label_tests
-    if tests is not None:
-        for name in ("additivity", "oddness", "at_zero", "order"):
-            yield f"  {name.replace('_', ' ')}: " + " ".join(f"{value:.2f}" for value in getattr(tests, name).tolist())
+    for description in verdict.descriptions:
+        yield from description.cannot_say()
+    beyond = sorted(set(overall.layers) - set(overall.usable))
+    if beyond:
+        yield "anything about layers " + ", ".join(f"{layer:g}" for layer in beyond)
+    if overall.status == IDENTIFIED and overall.U > 0.2:
+        yield f"what the other {overall.U:.0%} of the distance is: no pattern in it, but it is not {overall.solver}"
+    if overall.fits:
+        best = overall.fits[0]
+        if best.v[0] != best.v[1] or best.lam[0] != best.lam[1]:
+            yield f"the bandwidth and ridge: the halves fit v = {best.v[0]:.3g}, {best.v[1]:.3g}"
+    if differs := list(_off_calibration(verdict)):
+        yield "the error rate of this verdict: " + ", ".join(differs)
 
 
-def one_per_class(judgement: Judgement):
+def _off_calibration(verdict: Verdict) -> Iterator[str]:
+    """Where prompts and task differ from those the error rates were measured on."""
+    setting, task = verdict.calibration.get("setting", {}), verdict.task
+    for name, value in {"N": task.N, "v": task.v, "sigma": task.sigma, "d": task.d}.items():
+        if name in setting and not math.isclose(setting[name], value):
+            yield f"{name} = {value:g} (calibrated at {setting[name]:g})"
+    if task.kernel != "gaussian":
+        yield f"kernel {task.kernel} (calibrated with gaussian)"
+    if verdict.sequences >= setting.get("sequences", 0):
+        return
+    words = f"calibrated with {setting['sequences']}"
+    measured = {int(few): counts for few, counts in verdict.calibration.get("fewer", {}).items()}
+    if below := [few for few in measured if few <= verdict.sequences]:
+        inside, false = (measured[max(below)][part] for part in ("inside", "false"))
+        words += (
+            f"; with {max(below)} on planted models, right {inside['right']} of {inside['of']}, "
+            f"false claims {false['claims']} of {false['of']}"
+        )
+    yield f"{verdict.sequences} sequences ({words})"
+
+
+def one_per_class(result: RangeResult) -> list[Fit]:
     """The best family of every class, best class first."""
-    seen = {}
-    for fit in judgement.fits:
-        seen.setdefault(fit.kind, fit)
-    return list(seen.values())
+    best: dict[str, Fit] = {}
+    for fit in result.fits:
+        best.setdefault(fit.kind, fit)
+    return list(best.values())
 
 
-def calibration_line(record: dict) -> str:
-    test = record["test"]["overall"]
-    inside, false = test["inside"], test["false"]
-    return (
-        f"on planted models with known answers, right {inside['right']} of {inside['of']}, "
-        f"false claims {false['claims']} of {false['of']}"
-    )
-
-
-def pair(values: tuple[float, float]) -> str:
+def _pair(values: tuple[float, float]) -> str:
     return f"{values[0]:.4g}" if values[0] == values[1] else f"{values[0]:.4g} / {values[1]:.4g}"
 
 

@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from layerstep.construction import construct
 from layerstep.errors import LayerstepError
 from layerstep.files import digest
-from layerstep.measurement import CLASSES, Instrument, Library, Verdict, identify, layers_won, match
+from layerstep.measurement import CLASSES, Instrument, Verdict, identify, layers_won, match
 from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.identification.library import default_contexts
 from layerstep.measurement.identification.report import headline
@@ -153,7 +153,7 @@ def _judge(subject: Subject, instrument: Instrument) -> Data:
 
 def _instrument(setting: str) -> Instrument:
     task = SETTINGS[setting]
-    return Instrument.prepare(Library.build(evaluation_prompts(setting), task, default_contexts(task.N)))
+    return Instrument.prepare(evaluation_prompts(setting), task, default_contexts(task.N))
 
 
 def _model_path(name: str) -> Trajectory:
@@ -176,7 +176,7 @@ def _short(verdict: Verdict) -> Data:
     """The numbers the page shows; `layerstep identify --json` gives all of them."""
     overall, table = verdict.overall, verdict.table
     short = {
-        "answer": verdict.answer,
+        "answer": verdict.status,
         "solver": verdict.solver,
         "headline": headline(overall),
         "reason": overall.reason,

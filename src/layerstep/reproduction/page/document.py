@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 
 from layerstep.files import provenance
-from layerstep.measurement.identification.library import CLASSES
+from layerstep.measurement import CLASSES
 from layerstep.reproduction.claims.findings import findings
 from layerstep.reproduction.claims.statements import Claim
 from layerstep.reproduction.figures.panels import LABELS

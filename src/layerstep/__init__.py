@@ -84,8 +84,8 @@ else:
             RidgePath Shrinkage Solver exact solve solve_all""",
         "construction": "Certificate Construction Prediction TransformerKRR construct",
         "training": "Diverged Evaluation GPT Model PRESETS Run evaluate train",
-        "measurement": """FAMILIES Family GPTReader Hooked Instrument Match Probes Reader Rule Verdict identify layers_won
-            match probe""",
+        "measurement": """FAMILIES Family GPTReader Hooked Instrument Match Probes Reader Rule Verdict identify
+            layers_won match probe""",
         "reproduction": "reproduce",
         "errors": "FileError InputError LayerstepError",
     }

@@ -35,7 +35,7 @@ class Family:
     """A solver, the steps t it is tried at, and the bandwidths and ridges (v, lam) it is tried with.
 
     solver, steps: or functions of the task, where they depend on its N or lam. settings: "all" of the grid,
-    "bandwidths" when no ridge enters, or "own", the task's alone. needs: of `NEEDS`; those of its solver by default.
+    "bandwidths" when no ridge enters, or "own", the task's alone. needs: of `NEEDS`, beyond those of its solver.
     linear: its predictions are linear in the labels. without_row_sums: the family of its class that differs in nothing
     but the row sums.
     """
@@ -45,7 +45,7 @@ class Family:
     solver: Solver | Callable[[Task], Solver]
     steps: Steps | Callable[[Task], Sequence[float]]
     settings: Literal["all", "bandwidths", "own"] = "all"
-    needs: frozenset[str] | None = None
+    needs: frozenset[str] = frozenset()
     linear: bool = True
     without_row_sums: str | None = None
 
@@ -53,20 +53,19 @@ class Family:
         for argument in ("name", "kind"):
             require_kind(argument, getattr(self, argument), str)
         require_choice("settings", self.settings, ["all", "bandwidths", "own"])
-        solver, steps = self.on(Task())
-        numbers = step_numbers(steps, solver)
+        solver = self.solver(Task()) if callable(self.solver) else self.solver
+        numbers = step_numbers(self.steps(Task()) if callable(self.steps) else self.steps, solver)
         if not callable(self.steps):
-            plain = isinstance(steps, (list, tuple, range))
-            object.__setattr__(self, "steps", tuple(steps if plain else numbers.tolist()))
-        needs = frozenset(solver.needs if self.needs is None else self.needs)
-        for need in needs:
+            plain = isinstance(self.steps, (list, tuple, range))
+            object.__setattr__(self, "steps", tuple(self.steps if plain else numbers.tolist()))  # type: ignore[arg-type]
+        object.__setattr__(self, "needs", frozenset(self.needs) | solver.needs)
+        for need in self.needs:
             require_choice(f"{self.name}.needs", need, NEEDS)
-        object.__setattr__(self, "needs", needs)
 
-    def on(self, task: Task) -> tuple[Solver, Steps]:
+    def on(self, task: Task) -> tuple[Solver, tuple[float, ...]]:
         """The solver and its steps for this task."""
-        solver = self.solver if isinstance(self.solver, Solver) else self.solver(task)
-        return solver, self.steps(task) if callable(self.steps) else self.steps
+        solver = self.solver(task) if callable(self.solver) else self.solver
+        return solver, tuple(self.steps(task) if callable(self.steps) else self.steps)  # type: ignore[arg-type]
 
     def tried_at(self, v: float, lam: float, task: Task) -> bool:
         return {"all": True, "bandwidths": lam == task.lam, "own": lam == task.lam and v == task.v}[self.settings]

@@ -97,7 +97,7 @@ class Library:
         settings = [(v * task.v, task.lam) for v in bandwidths] + [(task.v, lam * task.lam) for lam in ridges]
         grid = [
             [
-                Candidate(family=family, solver=solver, steps=tuple(steps), v=v, lam=lam, rows=slice(0))
+                Candidate(family=family, solver=solver, steps=steps, v=v, lam=lam, rows=slice(0))
                 for family in wanted
                 if family.tried_at(v, lam, task)
                 for solver, steps in [family.on(replace(task, N=prompts.N))]

@@ -27,8 +27,8 @@ class Theirs(nn.Module):
         return x
 
 
-def test_the_examples_run(tmp_path, monkeypatch, capsys):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+def test_the_examples_run(examples, tmp_path, monkeypatch, capsys):
+    blocks = examples("docs/measurement.md")
     assert len(blocks) == 5
     monkeypatch.chdir(tmp_path)
     asked, instruments = [], {}

@@ -26,6 +26,9 @@ CASES = [SMALL.override(attention=kind) for kind in ("softmax", "linear", "linea
 CASES += [SMALL.override(N=4, d=1, heads=4, width=16), SMALL.override(N=19, heads=1, batch=2, layers=1)]
 CASES += [SMALL.override(N=18, heads=1, width=256, batch=1, layers=1)]  # the largest head, two blocks of rows
 CASES += [PRESETS["paper"].override(layers=3, attention=kind) for kind in ("softmax", "linear-mean")] if CUDA else []
+CASES += [SMALL.override(mask="open", attention=kind) for kind in ("softmax", "linear", "linear-mean")]
+CASES += [SMALL.override(mask="open", N=35, heads=1, batch=4, layers=1)]  # three blocks of keys
+CASES += [PRESETS["fast"].override(layers=3, mask="open", batch=128)] if CUDA else []
 kernels = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None or not (CUDA or INTERPRETED),
     reason="needs Triton, and CUDA or TRITON_INTERPRET=1",
@@ -52,9 +55,14 @@ def gradients(run: Run, S: int = 2, stream_slices: int = 2):
     x = torch.randn(*shape, run.task.d, generator=generator).to(DEVICE)
     y = torch.randn(*shape, generator=generator).to(DEVICE)
     points = torch.tensor([3.0, run.task.N + 1.0], device=DEVICE)[:S]
+    n = None
+    if run.model.mask == "open":  # no example, one block of keys none of which a late query sees, all examples
+        n = torch.randint(0, run.task.N + 1, (S, run.batch), generator=generator, dtype=torch.int32)
+        n[:, 0], n[:, -1] = 0, run.task.N
+        n = n.to(DEVICE)
     plain, fused = torch.zeros_like(weights), torch.full_like(weights, float("nan"))
-    first = AutogradNetwork(gpt.to(DEVICE), layout, weights, plain, "float32")(x, y, points)
-    second = FusedNetwork(run, layout, weights, fused, stream_slices)(x, y, points)
+    first = AutogradNetwork(gpt.to(DEVICE), layout, weights, plain, "float32")(x, y, points, n)
+    second = FusedNetwork(run, layout, weights, fused, stream_slices)(x, y, points, n)
     return layout, (first, plain), (second, fused)
 
 

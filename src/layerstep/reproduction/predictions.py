@@ -20,7 +20,7 @@ from layerstep.measurement import Probes
 from layerstep.measurement.reading.probes import probe_each
 from layerstep.reproduction.reference import SIGMA_TEST
 from layerstep.reproduction.settings import SETTINGS, evaluation_prompts
-from layerstep.tasks import Trajectory
+from layerstep.tasks import Prompts, Trajectory
 from layerstep.training import GPT
 
 FILE = "predictions.safetensors"
@@ -69,8 +69,13 @@ def noise_sweep(model: GPT, setting: str, sequences: int, batch: int = 256) -> F
     levels = []
     for level in SIGMA_TEST:
         scaled = prompts.scale_noise(level / sigma)
-        levels.append(torch.cat([model(scaled[i : i + batch])[:, -1].cpu() for i in range(0, sequences, batch)]))
+        levels.append(torch.cat([_last(model, scaled[i : i + batch]) for i in range(0, sequences, batch)]))
     return torch.stack(levels)
+
+
+def _last(model: GPT, prompts: Prompts) -> Float[Tensor, "B"]:
+    """The prediction at n = N alone: one forward pass whatever the mask."""
+    return model(model.tokens(prompts))[:, -1].cpu()
 
 
 @torch.no_grad()
@@ -93,7 +98,7 @@ def predict(
     fitted = probe_each(model, SETTINGS[setting], wanted, **stream) if wanted else []
     probes = probes or fitted[0]
     evaluation = evaluation_prompts(setting)
-    facts = {"setting": setting, "probes": probes.facts, "provenance": provenance(str(model.positions.device))}
+    facts = {"setting": setting, "probes": probes.facts, "provenance": provenance(str(model.read_in.weight.device))}
     return (
         Predictions(
             layers=probes.path(evaluation),

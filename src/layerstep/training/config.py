@@ -24,24 +24,29 @@ from layerstep.tasks.prompts import normals
 from layerstep.tasks.task import from_fields
 
 ATTENTION = ("softmax", "linear", "linear-mean")
+MASK = ("causal", "open")
 PRECISION = ("bfloat16", "float32", "float64")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """The shape of a decoder: `layers` blocks of attention and MLP on a residual stream of `width` numbers.
+    """The shape of a transformer: `layers` blocks of attention and MLP on a residual stream of `width` numbers.
 
     attention: softmax; linear, (q·k/√d_head) v with no normaliser; linear-mean, that divided by the visible keys.
+    mask: causal, tokens x_1, y_1, x_2, ... that see what came before, a prediction at every x; or open, the paper's
+    theorem: one token per example, all see all examples, and queries that no other token sees.
     """
 
     layers: int = 12
     heads: int = 8
     width: int = 256
     attention: str = "softmax"
+    mask: str = "causal"
 
     def __post_init__(self) -> None:
         require_count(layers=self.layers, heads=self.heads, width=self.width)
         require_choice("attention", self.attention, ATTENTION)
+        require_choice("mask", self.mask, MASK)
         require(
             self.width % self.heads == 0,
             "width",
@@ -52,7 +57,11 @@ class Model:
         coerce_numbers(self)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """The fields. A causal mask goes without saying: models from before there was another keep their identity."""
+        values = asdict(self)
+        if self.mask == "causal":
+            del values["mask"]
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Model:
@@ -141,7 +150,7 @@ class Run:
         return f"{self.task.inputs}-seed{self.seed}-{self.identity}"
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"task": self.task.to_dict()}
+        return asdict(self) | {"task": self.task.to_dict(), "model": self.model.to_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Run:

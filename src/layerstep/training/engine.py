@@ -14,6 +14,7 @@ from layerstep.training.autograd import AutogradNetwork
 from layerstep.training.config import Run
 from layerstep.training.gpt import GPT
 from layerstep.training.sampling import CHUNK, draw_chunk
+from layerstep.training.schedule import context_lengths
 from layerstep.training.stack import Layout, require_stackable
 
 STREAM_SLICES = 4  # the best of 1, 2 and 4 on an H200 for one model and for four; for two within 1 % of it (LOG.md)
@@ -57,6 +58,8 @@ class Engine:
         make = {"dtype": self.dtype, "device": device}
         self.x, self.y = torch.zeros(CHUNK, S, B, M, d, **make), torch.zeros(CHUNK, S, B, M, **make)
         self.numbers = torch.zeros(CHUNK, S, len(COLUMNS), **make)
+        open_mask = run.model.mask == "open"
+        self.lengths = torch.zeros(CHUNK, S, B, dtype=torch.int32, device=device) if open_mask else None
         self.losses = torch.zeros(CHUNK, S, 2, **make)
         self.at = torch.zeros(1, dtype=torch.int64, device=device)
         self.chunk = -1
@@ -107,12 +110,16 @@ class Engine:
             self.x[:, s], self.y[:, s] = x, y
         steps = range(CHUNK * chunk, CHUNK * (chunk + 1))
         self.numbers.copy_(table(self.runs, steps).to(self.dtype), non_blocking=True)
+        if self.lengths is not None:
+            examples = [[context_lengths(run, step) for run in self.runs] for step in steps]
+            self.lengths.copy_(torch.tensor(examples, dtype=torch.int32), non_blocking=True)
         self.chunk = chunk
 
     def _one_step(self) -> None:
         """Read this step's prompts and numbers at the counter, differentiate, update, count."""
         x, y, numbers = (table.index_select(0, self.at).squeeze(0) for table in (self.x, self.y, self.numbers))
-        losses = self.network(x, y, numbers[:, -1])
+        n = None if self.lengths is None else self.lengths.index_select(0, self.at).squeeze(0)
+        losses = self.network(x, y, numbers[:, -1], n)
         with torch.no_grad():
             self.update(self.weights, self.gradient, self.mean, self.square, numbers)
             self.losses.index_copy_(0, self.at, losses.unsqueeze(0))

@@ -18,9 +18,18 @@ def learning_rate(run: Run, step: int) -> float:
 def active_points(run: Run, step: int) -> int:
     """n(s) = min(start + add ⌊s / every⌋, N+1): the points whose loss counts. All of them when `every` is 0.
 
-    The attention is causal, so points that do not count cannot be seen by those that do.
+    A causal attention does not see points that come later, so that those which do not count are as if absent. Under an
+    open mask contexts have fewer than n(s) examples (see `context_lengths`).
     """
     if run.curriculum_every == 0:
         return run.task.N + 1
     grown = run.curriculum_start + run.curriculum_add * (step // run.curriculum_every)
     return min(grown, run.task.N + 1)
+
+
+def context_lengths(run: Run, step: int) -> list[int]:
+    """Examples of each prompt of a step under an open mask: 0 .. n(s) - 1 in turn, going on from the step before.
+
+    So the loss is, as under a causal mask, the mean over these lengths; nothing about it is random.
+    """
+    return [(step * run.batch + b) % active_points(run, step) for b in range(run.batch)]

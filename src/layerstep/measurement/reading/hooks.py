@@ -105,22 +105,28 @@ class GPTReader:
 
     @property
     def mask(self) -> str:
-        return "causal"
+        return self.model.model.mask
 
     @property
     def queries(self) -> slice:
-        return slice(0, None, 2)
+        return TOKENS[self.mask][0]
 
     @property
     def examples(self) -> slice:
-        return slice(1, -1, 2)  # the last token asks
+        return slice(
+            1, -1, 2 if self.mask == "causal" else 1
+        )  # the last token asks, the first of an open mask is a dummy
 
     @torch.no_grad()
     def states(self, prompts: Prompts) -> list[Tensor]:
-        return [state[:, self.queries] for state in self.run(prompts)]
+        if self.mask == "causal":
+            return [state[:, self.queries] for state in self.run(prompts)]
+        lengths = (first_points(prompts, n + 1) for n in range(prompts.N + 1))
+        by_length = [[state[:, self.queries] for state in self.run(prefix)] for prefix in lengths]
+        return [torch.cat(states, dim=1) for states in zip(*by_length, strict=True)]
 
     def run(self, prompts: Prompts, edits: Mapping[str, Edit] = NO_EDITS) -> Recording:
-        """States [B, T, W] of all sites at all tokens, edits applied; the output is the predictions [B, N+1]."""
+        """States [B, T, W] of all sites at all tokens, edits applied; the output is the predictions at the queries."""
         remaining = iter(zip(self.sites, check_edits(self.sites, edits), strict=True))
         states: list[Tensor] = []
 
@@ -128,11 +134,14 @@ class GPTReader:
             states.append(apply_edit(*next(remaining), state))
             return states[-1]
 
-        x = passed(next(self.model.stream(prompts)))
+        x, mask = self.model.embed(self.model.tokens(prompts))
+        x = passed(x)
         for block in self.model.blocks:
-            x = passed(block.attend(x)) if self.attention else block.attend(x)  # type: ignore[operator]
+            x = block.attend(x, mask)  # type: ignore[operator]
+            x = passed(x) if self.attention else x
             x = passed(block.feed(x))  # type: ignore[operator]
-        return Recording(sites=self.sites, states=tuple(states), output=self.model.head(x))
+        output = self.model.head(x)
+        return Recording(sites=self.sites, states=tuple(states), output=output if mask is None else output[:, -1:])
 
     def predictions(self, recording: Recording) -> Tensor:
         return recording.output

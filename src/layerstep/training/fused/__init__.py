@@ -16,7 +16,7 @@ ATTENTION = ("softmax", "linear", "linear-mean")  # what the kernels of attentio
 
 def unsupported(run: Run, device: torch.device) -> str:
     """Why the kernels cannot train `run` on `device`; empty when they can."""
-    width, tokens = run.model.width, 2 * (run.task.N + 1)
+    width, tokens = run.model.width, token_count(run)
     head = width // run.model.heads
     if device.type != "cuda":
         return f"the kernels need CUDA, and the device is {device.type}"
@@ -31,3 +31,9 @@ def unsupported(run: Run, device: torch.device) -> str:
     if head > 256 or tokens > 256:
         return f"heads of {head} numbers on {tokens} tokens do not fit on chip (at most 256 each)"
     return ""
+
+
+def token_count(run: Run) -> int:
+    """Tokens of a prompt: two per point, or one per point and a dummy under an open mask."""
+    points = run.task.N + 1
+    return 2 * points if run.model.mask == "causal" else points + 1

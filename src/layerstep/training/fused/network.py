@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from layerstep.training.autograd import losses
 from layerstep.training.config import Run
-from layerstep.training.fused import adamw, rowwise
+from layerstep.training.fused import adamw, rowwise, token_count
 from layerstep.training.fused.matmul import dtype_of_products, weight_gradient
 from layerstep.training.fused.stream_slice import StreamSlice, run_on_streams, split
 from layerstep.training.stack import Layout
@@ -26,10 +27,10 @@ class FusedNetwork:
     def __init__(self, run: Run, layout: Layout, weights: Tensor, gradient: Tensor, slices: int = 1) -> None:
         self.weights, self.low = weights, weights.to(dtype_of_products(weights.device))
         self.heads, self.kind, self.layers = run.model.heads, run.model.attention, run.model.layers
-        self.T = 2 * (run.task.N + 1)
-        self.B = run.batch
+        self.T = token_count(run)
+        self.B, self.points = run.batch, run.task.N + 1
         L, S, B, W = self.layers, len(weights), self.B, run.model.width
-        M, d = B * self.T, run.task.d
+        M, K = B * self.T, layout.slots["read_in.weight"].shape[1]
         C = rowwise.chunks(M)
 
         def low(*shape: int) -> Tensor:
@@ -49,8 +50,8 @@ class FusedNetwork:
         self.dqkv, self.dpre = low(L, S, M, 3 * W), low(L, S, M, 4 * W)
         # Partial sums over rows, of what the norms' gradients and the read-in's are sums of.
         self.norm_sums = full(2, 2 * L, S, C, W)
-        self.embed_sums = full(S, C, d, W)
-        self.error, self.along, self.error_sums = full(S, B, self.T // 2), full(S, C, W), full(S, C)
+        self.embed_sums = full(S, C, K, W)
+        self.error, self.along, self.error_sums = full(S, B, self.points), full(S, C, W), full(S, C)
         self.g = {name: layout.view(gradient, name) for name in layout.slots if not name.startswith("blocks.")}
         self.w = {name: layout.view(weights, name) for name in layout.slots}
         self.p = {name: layout.view(self.low, name) for name in layout.slots}
@@ -66,14 +67,19 @@ class FusedNetwork:
 
     @torch.no_grad()
     def __call__(
-        self, x: Float[Tensor, "S B M d"], y: Float[Tensor, "S B M"], points: Float[Tensor, "S"]
+        self,
+        x: Float[Tensor, "S B M d"],
+        y: Float[Tensor, "S B M"],
+        points: Float[Tensor, "S"],
+        n: Int[Tensor, "S B"] | None = None,
     ) -> Float[Tensor, "S 2"]:
-        """Fill the gradient; return each model's loss, and its squared error with the longest context."""
-        run_on_streams([partial(each, x, y, points) for each in self.slices], self.streams)
-        run_on_streams([self._products, partial(self._sums, x, y)], self.streams)
-        square = self.error.square().mean(1)
-        active = torch.arange(square.shape[1], device=square.device) < points.unsqueeze(-1)
-        return torch.stack([(square * active).sum(1) / points, square[:, -1]], dim=1)
+        """Fill the gradient; return each model's loss, and its squared error with the longest context.
+
+        n, of an open mask only: how many points of a prompt are examples.
+        """
+        run_on_streams([partial(each, x, y, points, n) for each in self.slices], self.streams)
+        run_on_streams([self._products, partial(self._sums, x, y, n)], self.streams)
+        return losses(self.error.square(), points, n)
 
     def _products(self) -> None:
         """The gradients that are matrix products: of the blocks' weights and their biases."""
@@ -86,16 +92,19 @@ class FusedNetwork:
         ):
             weight_gradient(dy, inputs, layers[f"{name}.weight"], layers[f"{name}.bias"])
 
-    def _sums(self, x: Tensor, y: Tensor) -> None:
+    def _sums(self, x: Tensor, y: Tensor, n: Tensor | None) -> None:
         """All other gradients: sums of what the slices left."""
         g, layers, w = self.g, self.g_layers, self.w
         for norm, first in (("norm1", 0), ("norm2", 1)):
             for part, sums in zip(("weight", "bias"), self.norm_sums, strict=True):
                 torch.sum(sums[first::2], dim=2, out=layers[f"{norm}.{part}"].transpose(0, 1))
-        rowwise.embed_gradient(x, y, self.d, self.embed_sums, self.T)
+        rowwise.embed_gradient(x, y, n, self.d, self.embed_sums, self.T)
         torch.sum(self.embed_sums, dim=1, out=g["read_in.weight"].transpose(1, 2))
-        torch.sum(self.d.unflatten(1, (-1, self.T)), dim=1, out=g["positions"])
-        torch.sum(g["positions"], dim=1, out=g["read_in.bias"])
+        if n is None:
+            torch.sum(self.d.unflatten(1, (-1, self.T)), dim=1, out=g["positions"])
+            torch.sum(g["positions"], dim=1, out=g["read_in.bias"])
+        else:
+            torch.sum(self.d, dim=1, out=g["read_in.bias"])
         along, slope = self.along.sum(1), self.error_sums.sum(1, keepdim=True)
         read_out = w["read_out.weight"].squeeze(1)
         torch.mul(along, read_out, out=g["norm.weight"])

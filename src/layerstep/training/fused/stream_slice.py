@@ -80,30 +80,31 @@ class StreamSlice:
         self.norm_sums = part.of(n.norm_sums, 2)
         self.error, self.along, self.error_sums = (part.of(t) for t in (n.error, n.along, n.error_sums))
 
-    def __call__(self, x: Tensor, y: Tensor, points: Tensor) -> None:
+    def __call__(self, x: Tensor, y: Tensor, points: Tensor, n: Tensor | None) -> None:
         x, y, points = self.part.of(x), self.part.of(y), points[self.part.models]
-        self._forward(x, y)
-        self._backward(y, points)
+        n = n if n is None else self.part.of(n)
+        self._forward(x, y, n)
+        self._backward(y, points, n)
 
-    def _forward(self, x: Tensor, y: Tensor) -> None:
+    def _forward(self, x: Tensor, y: Tensor, n: Tensor | None) -> None:
         w, p, stream = self.w, self.p, self.stream
-        rowwise.embed(x, y, w["read_in.weight"], w["read_in.bias"], w["positions"], stream[0], self.T)
+        rowwise.embed(x, y, n, w["read_in.weight"], w["read_in.bias"], w.get("positions"), stream[0], self.T)
         for i in range(self.layers):
             b = f"blocks.{i}."
             before, middle, after = stream[2 * i], stream[2 * i + 1], stream[2 * i + 2]
             rowwise.norm(before, w[b + "norm1.weight"], w[b + "norm1.bias"], self.h1[i])
             linear(self.h1[i], p[b + "attention.qkv.weight"], w[b + "attention.qkv.bias"], self.qkv[i])
-            attention_forward(self.qkv[i], self.z[i], self.log[i], self.T, self.heads, self.kind)
+            attention_forward(self.qkv[i], self.z[i], self.log[i], self.T, self.heads, self.kind, n)
             out = p[b + "attention.out.weight"], w[b + "attention.out.bias"]
             linear(self.z[i], *out, middle, "residual", extra=before)
             rowwise.norm(middle, w[b + "norm2.weight"], w[b + "norm2.bias"], self.h2[i])
             linear(self.h2[i], p[b + "up.weight"], w[b + "up.bias"], self.act[i], "gelu", slope=self.slope[i])
             linear(self.act[i], p[b + "down.weight"], w[b + "down.bias"], after, "residual", extra=middle)
 
-    def _backward(self, y: Tensor, points: Tensor) -> None:
+    def _backward(self, y: Tensor, points: Tensor, n: Tensor | None) -> None:
         w, p, last = self.w, self.p, self.layers - 1
         rowwise.head(
-            self.stream[-1], y, points, w["norm.weight"], w["norm.bias"], w["read_out.weight"], w["read_out.bias"],
+            self.stream[-1], y, points, n, w["norm.weight"], w["norm.bias"], w["read_out.weight"], w["read_out.bias"],
             self.error, self.d, self.d_out[last], self.along, self.error_sums, self.T, self.B,
         )  # fmt: skip
         for i in reversed(range(self.layers)):
@@ -114,7 +115,7 @@ class StreamSlice:
             linear(self.d_mid[i], p[b + "attention.out.weight"], None, self.dz, back=True)
             attention_backward(
                 self.qkv[i], self.z[i], self.log[i], self.dz, self.dqkv[i],
-                self.T, self.heads, self.kind,
+                self.T, self.heads, self.kind, n,
             )  # fmt: skip
             linear(self.dqkv[i], p[b + "attention.qkv.weight"], None, self.dh, back=True)
             self._norm_backward(2 * i, w[b + "norm1.weight"], self.d_out[i - 1] if i else self.d_in)

@@ -1,6 +1,8 @@
 """The arrows between the rooms point one way, and files stay small enough to read in one sitting."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,41 @@ def test_rooms_import_only_what_is_below_them(file):
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SRC)))
 def test_a_file_is_short_enough_to_read(file):
     assert len(file.read_text().splitlines()) <= 380
+
+
+#: Of the package that reproduces the paper: who may import whom. What computes numbers draws nothing.
+REPRODUCTION = {
+    "numbers": set(),
+    "figures": {"numbers"},
+    "claims": {"numbers"},
+    "page": {"numbers", "figures", "claims"},
+}
+DRAWING = {"matplotlib", "jinja2", "layerstep.plotting"}
+
+
+def imported_names(file: Path) -> set[str]:
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return names | {
+        f"{node.module}.{alias.name}" for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+
+
+@pytest.mark.parametrize("file", sorted((SRC / "reproduction").rglob("*.py")), ids=lambda file: file.stem)
+def test_numbers_know_no_figure_claims_no_figure_and_none_the_page(file):
+    part = file.relative_to(SRC / "reproduction").parts[0]
+    if part == "report.py":
+        return
+    below = REPRODUCTION.get(part, set())
+    names = imported_names(file)
+    inner = {name.split(".")[2] for name in names if name.startswith("layerstep.reproduction.")}
+    assert inner & set(REPRODUCTION) <= below | {part} or file.name == "__init__.py"
+    assert "report" not in inner or file.name == "__init__.py"
+    if part not in ("figures", "page"):
+        assert not any(name == each or name.startswith(f"{each}.") for name in names for each in DRAWING)
+
+
+def test_a_claim_can_be_checked_without_a_package_that_draws():
+    absent = ("matplotlib", "jinja2", "layerstep.plotting", "layerstep.reproduction.figures")
+    code = f"import sys; sys.modules.update(dict.fromkeys({absent})); import layerstep.reproduction.claims.findings"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -75,7 +75,6 @@ def test_a_public_verb_is_a_function_with_a_docstring_where_its_module_says(verb
     assert verb in [node.name for node in body if isinstance(node, ast.FunctionDef)]
 
 
-RENAMED_LATER = {"reproduction.predictions", "reproduction.publish", "claims.findings", "figures.seeds"}
 MODULES = sorted((ROOT / "src" / "layerstep").rglob("*.py"))
 
 
@@ -88,7 +87,7 @@ def test_no_module_shares_the_name_of_a_function():
         for node in ast.parse(file.read_text()).body
         if isinstance(node, ast.FunctionDef)
     }
-    assert {f"{folder.name}.{name}" for folder, name in modules & functions} <= RENAMED_LATER
+    assert {f"{folder.name}.{name}" for folder, name in modules & functions} == set()
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -1,26 +1,36 @@
-"""One look for all figures: colours that survive grey print and colour-blindness, and a shape for each as well."""
+"""One look for all figures: colours that survive grey print and colour-blindness, and a dash pattern for each too."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, in an order whose lightness differs too; a dash pattern goes with each.
-SOLVER_COLORS = {"richardson": "#D55E00", "cg": "#0072B2", "gd": "#009E73", "nesterov": "#CC79A7"}
-SOLVER_DASHES = {"richardson": "-", "cg": "--", "gd": "-.", "nesterov": ":"}
-LAW_LOOKS = {
-    "sphere": ("#D55E00", "-"),
-    "uniform": ("#0072B2", "--"),
-    "gaussian": ("#009E73", "-."),
-    "gaussian-1.0": ("#CC79A7", ":"),
+INK, BLUE, ORANGE, GREEN, PINK = "#222222", "#0072B2", "#D55E00", "#009E73", "#CC79A7"  # Okabe and Ito
+
+
+class Look(NamedTuple):
+    """How a line is drawn."""
+
+    color: str
+    dash: str
+
+
+#: In an order whose lightness differs too; for members of a series of up to five.
+LOOKS = (Look(ORANGE, "-"), Look(BLUE, "--"), Look(GREEN, "-."), Look(PINK, ":"), Look(INK, "-"))
+SOLVER_LOOKS = {
+    "richardson": Look(ORANGE, "-"),
+    "cg": Look(BLUE, "--"),
+    "gd": Look(GREEN, "-."),
+    "nesterov": Look(PINK, ":"),
 }
-SEED_LOOKS = (("#D55E00", "-"), ("#0072B2", "--"), ("#009E73", "-."), ("#CC79A7", ":"), ("#222222", "-"))
-INK, BLUE, ORANGE, GREEN = "#222222", "#0072B2", "#D55E00", "#009E73"
+#: The colour map of values from 0 to 1.
+MAP = "cividis"
 
 _RC: dict[Any, Any] = {
     "font.family": "sans-serif",
@@ -36,10 +46,10 @@ _RC: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "lines.linewidth": 1.6,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "layerstep",
-    "pdf.fonttype": 42,
     "figure.constrained_layout.use": True,
+    "text.hinting": "none",  # text is as wide in a file as it was when the figure was laid out
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "layerstep",
 }
 
 
@@ -53,3 +63,17 @@ def figure(width: float, height: float) -> Iterator[Figure]:
 def context_colors(count: int) -> np.ndarray:
     """Colours for increasing context lengths: dark is short, light is long, lightness monotone."""
     return mpl.colormaps["viridis"](np.linspace(0.0, 0.88, count))
+
+
+def lay_out(figure: Figure) -> None:
+    """Give everything its place, once for all files."""
+    with mpl.rc_context(_RC):
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def save(figure: Figure, file: Path, kind: str) -> None:
+    """The same bytes for the same figure. An SVG has no sheet of its own: what shows it is its sheet."""
+    date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with mpl.rc_context(_RC):
+        figure.savefig(file, format=kind, dpi=160, metadata=date, transparent=kind == "svg")

@@ -9,7 +9,8 @@ import torch
 
 import layerstep as ls
 from layerstep.files import write_json
-from layerstep.reproduction import measurements, predictions, runs
+from layerstep.reproduction import predictions, runs
+from layerstep.reproduction.numbers import measurements
 from layerstep.reproduction.predictions import Predictions
 from layerstep.reproduction.settings import SETTINGS, evaluation_prompts
 from layerstep.training import Run
@@ -69,8 +70,8 @@ def models(tmp_path, monkeypatch) -> Path:
 def short_budget():
     """Solvers of a third of the paper's steps: the planted models take no more, and it is a third of the time."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(measurements, "BUDGET", 150)
-    patch.setattr(measurements, "CG_BUDGET", 40)
+    patch.setattr(measurements, "MATCH_STEPS", 150)
+    patch.setattr(measurements, "CG_MATCH_STEPS", 40)
     measurements.references.cache_clear()
     yield
     patch.undo()

@@ -1,6 +1,7 @@
 """Damaged, missing, interrupted or unknown results: said on the page and in the terminal, and the rest is built."""
 
 import html
+import os
 
 import pytest
 import torch
@@ -8,11 +9,21 @@ import torch
 import layerstep.cli as cli
 from layerstep.files import write_json
 from layerstep.reproduction import report, runs
-from layerstep.reproduction.figures import constructed_vs_trained, verdicts
+from layerstep.reproduction.numbers import collection, constructed, curves
 from layerstep.reproduction.predictions import FILE, Predictions
 from layerstep.reproduction.runs import RUNS
 
 from .conftest import write_config
+
+LEFT = {
+    "sphere": b"{",
+    "gone": b"null",
+    "list": b"[1]",
+    "zeros": bytes(100),
+    "noise": bytes(range(256)),
+    "huge": b'{"seconds": ' + 400 * b"9" + b"}",
+    "curves-sphere-200": b'{"identity": "other", "seconds": "long"}',
+}
 
 
 def cut(file):
@@ -37,29 +48,41 @@ def built(tmp_path_factory, plant):
     (folder / "width-64" / FILE).write_bytes(b"")
     write_json(folder / "heads-1" / "checkpoints" / "step-000004096.json", {})
     (folder / "spehre").mkdir()
-    patch.setattr(verdicts, "judge", lambda *args: ({}, {}))
-    patch.setattr(constructed_vs_trained, "numbers", lambda folder: {})
-    real = report.chapters
-    patch.setattr(report, "chapters", lambda *found: [part for part in real(*found) if part[0] == "models"])
+    (folder / os.fsdecode(b"not-utf-8-\xff")).mkdir()
+    patch.setattr(report, "model_verdicts", lambda *args: ({}, {}))
+    for name in ("constructed_walk", "constructed_schemes"):
+        patch.setattr(constructed, name, lambda store: None)
+    patch.setattr(constructed, "constructed_models", lambda store: {})
+    real = curves.solver_curves
+    patch.setattr(curves, "solver_curves", lambda store, name, steps: real(store, name, steps, 4))
+    patch.setattr(collection.systems, "conditioning", lambda store: {})
+    patch.setattr(collection.systems, "cg_precision", lambda store: None)
+    patch.setattr(collection.noise, "ridge_noise", lambda store: {})
+    patch.setattr(collection.trained_noise, "model_noise", lambda store, names: {})
     said: list[str] = []
     patch.setattr("builtins.print", lambda *words, **_: said.append(" ".join(map(str, words))))
     out = tmp_path_factory.mktemp("report")
-    (out / "measured").mkdir()
-    (out / "measured" / "gone.json").write_text("{")  # left by an earlier call, and of no use to this one
+    (out / "numbers").mkdir()  # left by earlier calls, and of no use to this one:
+    for name, left in LEFT.items():
+        (out / "numbers" / f"{name}.json").write_bytes(left)
+        (out / f"steps-{name}.json").write_bytes(left)
+    (out / "heat-sphere.csv").mkdir()
     status = cli.main(["reproduce", "--out", str(out)])
     patch.undo()
     return status, html.unescape((out / "index.html").read_text()), "\n".join(said)
 
 
 REASONS = {
-    "a cut predictions file": "uniform/predictions.safetensors is no whole safetensors file",
-    "an empty predictions file": "width-64/predictions.safetensors is no whole safetensors file",
+    "a cut predictions file": "uniform/predictions.safetensors is not a whole safetensors file",
+    "an empty predictions file": "width-64/predictions.safetensors is not a whole safetensors file",
     "a missing predictions file": "arccos1/predictions.safetensors is not there",
     "a truncated config": "gaussian/config.json is not readable JSON",
     "a truncated evaluation": "sphere/evaluation.json is not readable JSON",
     "an interrupted run": "interrupted at step 4,096: layerstep train paper --out results/models/heads-1",
     "another run's files": "heads-2/config.json says heads = 4 (listed: 2)",
-    "a folder of no run": "spehre is no run of the list and is left out",
+    "a directory of no run": "spehre is not a run of the list and is left out",
+    "a name that is not UTF-8": r"not-utf-8-\xff is not a run of the list",
+    "a directory in the place of a file": "heat-sphere.csv: Is a directory",
 }
 
 
@@ -73,7 +96,7 @@ def test_what_is_wrong_is_said_on_the_page_and_in_the_terminal(built, case):
 def test_the_rest_is_built(built):
     status, page, terminal = built
     assert status == 0
-    assert all(f'id="{name}"' in page for name in ("trained-sphere", "steps-sphere", "heat-sphere"))
+    assert all(f'id="{name}"' in page for name in ("trained-sphere", "steps-sphere"))
     assert 'id="trained-uniform"' not in page
     assert f"1 of {len(RUNS)} training runs are here" in terminal
     assert "layerstep train paper --out results/models/heads-1 --set heads=1 --resume   #" in terminal
@@ -83,7 +106,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
     def never(*args):
         raise AssertionError
 
-    monkeypatch.setattr(report, "predict_missing", never)
+    monkeypatch.setattr(report, "probe_missing", never)
     (tmp_path / "file").write_text("")
     assert cli.main(["reproduce", "--out", str(tmp_path / "file" / "report")]) == 2
     said = capsys.readouterr().err
@@ -111,7 +134,7 @@ def test_weights_without_predictions_are_probed_on_a_cpu_only_when_asked(models,
 
     monkeypatch.setattr(report, "GPT", Model)
     monkeypatch.setattr(report, "predict", lambda model, setting: (whole, Probes()))
-    failed = report.predict_missing(lambda words: None, probe)
+    failed = report.probe_missing(lambda words: None, probe)
     assert probed == (["sphere"] if probe else [])
     assert file.exists() == probe
     assert ("reproduce --probe" in failed.get("sphere", "")) != probe

@@ -8,43 +8,48 @@ import subprocess
 import pytest
 
 from layerstep.errors import InputError
+from layerstep.plotting import figure, save
 from layerstep.reproduction import report as module
 from layerstep.reproduction import runs
-from layerstep.reproduction.figures import constructed_vs_trained, convergence, noise, verdicts
+from layerstep.reproduction.figures import steps
+from layerstep.reproduction.numbers import Numbers, constructed, curves, noise, systems, trained_noise
 from layerstep.reproduction.page import document
-from layerstep.reproduction.reference import Row
+from layerstep.reproduction.reference import Comparison
 from layerstep.reproduction.report import reproduce
+
+from . import test_claims
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-def refuse(config):
+def refuse(*of):
     raise InputError("sigma = 0: must be above 0.")
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, plant):
-    """A small page with one planted model, and one artefact that cannot be made."""
-    chapters = [
-        ("solvers", tuple(
-            dataclasses.replace(convergence.artefact(law), config={"setting": law, "sequences": count, "budget": 200})
-            for law, count in (("sphere", 256), ("uniform", 4))
-        )),
-        ("noise", (
-            dataclasses.replace(noise.ARTEFACT, config={"sequences": 32, "bootstrap": 20, "seed": 1}),
-            dataclasses.replace(noise.ARTEFACT, name="broken", compute=refuse),
-        )),
-    ]  # fmt: skip
+    """A small page with one planted model, and one result that cannot be made."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(module, "chapters", lambda *found: chapters)
+    sequences = {"sphere": 256, "uniform": 4, "gaussian": 4}
+    real = curves.solver_curves
+    patch.setattr(curves, "solver_curves", lambda store, name, steps: real(store, name, steps, sequences[name]))
+    ridge = noise.ridge_noise
+    patch.setattr(noise, "ridge_noise", lambda store: ridge(store, 32, 20))
+    patch.setattr(trained_noise, "model_noise", lambda store, names: {})
+    patch.setattr(systems, "conditioning", refuse)
+    precision = systems.cg_precision
+    patch.setattr(systems, "cg_precision", lambda store: precision(store, 4, 4))
+    walk = constructed.constructed_walk
+    patch.setattr(constructed, "constructed_walk", lambda store: walk(store, 4, 9, 0.1))
+    patch.setattr(constructed, "constructed_schemes", lambda store: None)
+    patch.setattr(constructed, "constructed_models", lambda store: {})
     early: list[str] = []
 
-    def judge(models, folder, progress):
-        early.append((folder / "index.html").read_text())
-        return {}, {}
+    def judge(store, models, progress):
+        early.append((store.folder.parent / "index.html").read_text())
+        return {}, {"verdict on sphere": "path: too short."}
 
-    patch.setattr(verdicts, "judge", judge)
-    patch.setattr(constructed_vs_trained, "numbers", lambda folder: {})
+    patch.setattr(module, "model_verdicts", judge)
     patch.setattr(runs, "MODELS", tmp_path_factory.mktemp("models"))
     plant("sphere")
     folder = tmp_path_factory.mktemp("report")
@@ -64,14 +69,16 @@ def test_the_page_can_be_read_while_verdicts_are_worked_out(report):
 
 def test_finished_work_is_not_repeated(report):
     first, second, _ = report
-    assert first.made == ["convergence-sphere", "convergence-uniform", "noise"]
+    assert first.made[:3] == ["walk", "convergence-sphere", "convergence-uniform"]
+    assert {"trained-sphere", "heat-sphere", "steps-sphere", "noise"} <= {*first.made}
     assert second.made == []
     assert second.found == first.made
 
 
 def test_what_cannot_be_made_is_said_and_the_rest_is_there(report):
     text = report[0].page.read_text()
-    assert "sigma = 0: must be above 0." in text
+    assert "<b>conditioning</b>: sigma = 0: must be above 0." in text
+    assert "<b>verdict on sphere</b>: path: too short." in text
     assert 'id="convergence-uniform"' in text
 
 
@@ -79,24 +86,45 @@ def test_the_page_fetches_nothing(report):
     text = report[0].page.read_text()
     links = re.findall(r'(?:src|href)="([^"]+)"', text)
     assert links
-    outside = [link for link in links if not link.startswith("#") and not re.fullmatch(r"[\w.-]+\.(csv|pdf|png)", link)]
+    outside = [
+        link
+        for link in links
+        if not link.startswith(("#", "data:")) and not re.fullmatch(r"[\w.-]+\.(csv|pdf|png)", link)
+    ]
     assert outside == []
     assert "@import" not in text
     assert "fetch(" not in text
     folder = report[0].page.parent
-    assert all((folder / link).exists() for link in links if not link.startswith("#"))
+    assert all((folder / link).exists() for link in links if not link.startswith(("#", "data:")))
 
 
-def test_links_to_seeds_lead_somewhere_or_are_not_there(report):
-    text = report[0].page.read_text()
-    assert ('href="#seeds"' in text) == ('id="seeds"' in text)
+def links(text):
+    """Where the links inside a page lead, and the places there are."""
+    return set(re.findall(r'href="#([^"]+)"', text)), set(re.findall(r'\bid="([^"]+)"', text))
+
+
+def test_links_inside_the_page_lead_somewhere(report):
+    wanted, there = links(report[0].page.read_text())
+    assert {"models", "noise", "numbers", "construction"} <= wanted <= there
+    assert not {"seeds", "verdicts"} & there  # neither is on this page, so that the words for them are no links
+
+
+def test_the_claims_lead_to_the_seeds_where_there_are_some():
+    model = test_claims.model()
+    names = ("sphere", "sphere-fast", "sphere-fast-seed-1")
+    numbers = Numbers(models={name: dataclasses.replace(model, name=name) for name in names})
+    result = steps.by_seed(numbers)
+    assert result is not None
+    for sections in ({}, {"seeds": document.Section(result=result, svg=document.inline_svg("<svg/>", ""))}):
+        wanted, there = links(document.render(sections, numbers, {}))
+        assert ("seeds" in wanted) == ("seeds" in there) == bool(sections)
 
 
 def test_every_number_of_the_table_is_on_the_page(report):
     text = report[0].page.read_text()
     table = text[text.index('id="numbers"') : text.index('id="runs"')]
-    assert table.count("<tr class=") == len(report[0].rows) == 36
-    row = report[0].rows[8]
+    assert table.count("<tr class=") == len(report[0].comparisons) == 2 + 36
+    row = report[0].comparisons[-4]
     assert f">{document.number(row.ours)}<" in text
 
 
@@ -115,7 +143,7 @@ def test_the_page_shows_the_paper_s_hyperparameters_and_that_ours_are_the_same(r
 
 
 def test_the_paper_s_numbers_are_shown_as_it_writes_them():
-    row = Row(quantity="q", where="w", paper=0.9275, ours=0.86213, low=0.8, high=0.9)
+    row = Comparison(quantity="q", where="w", paper=0.9275, ours=0.86213, low=0.8, high=0.9)
     assert (document.shown(row, "paper"), document.shown(row, "ours")) == ("0.9275", "0.862")
     assert document.shown(dataclasses.replace(row, paper=11, whole=True), "paper") == "11"
     assert document.shown(dataclasses.replace(row, ours=float("nan")), "ours") == "none"
@@ -165,7 +193,7 @@ def said(document, root):
 @browser
 def test_the_explorers_draw_in_a_real_browser(report, tmp_path):
     document = open_in_browser(report[0].page, tmp_path)
-    assert document.count("<polyline") == 5  # the model and four solvers
+    assert document.count("<polyline") == 2 + 5  # the walker's; the model and four solvers
     words = said(document, "errors")
     assert words.startswith("n = 40, after layer or step 12:")
     assert re.search(r"this model 0\.\d+ +Preconditioned Richardson 0\.\d+", words)
@@ -215,7 +243,7 @@ def test_another_solver_and_the_solvers_alone_can_be_chosen(report, tmp_path):
     document = open_in_browser(report[0].page, tmp_path, script)
     assert "Conjugate gradient step" in said(document, "similarity")
     assert "this model" not in said(document, "errors")
-    assert document.count("<polyline") == 4
+    assert document.count("<polyline") == 2 + 4
 
 
 @browser
@@ -234,3 +262,18 @@ def test_nothing_sticks_out_of_the_page(report, tmp_path, width):
     wide, window = map(int, re.findall(r"<title>(\d+) of (\d+)</title>", document)[0])
     assert window == width
     assert wide <= width
+
+
+def test_the_page_keeps_every_label_of_a_figure(report, tmp_path):
+    """White is a colour of labels, too: only the sheet is left out, and that is not drawn in the first place."""
+    with figure(2, 1) as fig:
+        fig.subplots().text(0.5, 0.5, "label", color="white", bbox={"facecolor": "black"})
+    save(fig, tmp_path / "figure.svg", "svg")
+    text = (tmp_path / "figure.svg").read_text()
+    assert "fill: #ffffff" in text
+    assert document.inline_svg(text[text.index("<svg") :], "").count("fill: #ffffff") == text.count("fill: #ffffff")
+    assert "fill: #ffffff" not in report[0].page.with_name("noise.svg").read_text()
+
+
+def test_a_title_is_escaped_in_a_figure():
+    assert 'aria-label="a &lt; &#34;b&#34;"' in document.inline_svg('<svg width="1" height="2"></svg>', 'a < "b"')

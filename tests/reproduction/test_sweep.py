@@ -1,4 +1,4 @@
-"""Runs of one shape are trained side by side, within the minutes given, and published."""
+"""Runs of one shape are trained stacked, within the minutes given, and published."""
 
 import subprocess
 import sys
@@ -10,9 +10,10 @@ from layerstep.errors import InputError
 from layerstep.files import read_json
 from layerstep.reproduction import publish as publishing
 from layerstep.reproduction import sweep as module
+from layerstep.reproduction.costs import gpu_minutes
 from layerstep.reproduction.predictions import Predictions
 from layerstep.reproduction.runs import RUNS
-from layerstep.reproduction.sweep import SPARE, Clock, Wanted, campaign, groups, minutes_of
+from layerstep.reproduction.sweep import SPARE, Clock, Wanted, groups, minutes_of, train_and_publish
 from layerstep.training import PRESETS, Diverged
 from layerstep.training.round_robin import run_round_robin
 from layerstep.training.sampling import CHUNK
@@ -39,7 +40,7 @@ def test_a_preset_changes_the_schedule_and_neither_task_nor_model_nor_seed():
 
 def test_side_by_side_is_estimated_as_faster_than_one_after_another():
     both, alone = minutes_of(read("sphere", "uniform")), minutes_of(read("sphere"))
-    assert alone == pytest.approx(RUNS["sphere"].gpu_minutes + module.PUBLISHING)
+    assert alone == pytest.approx(gpu_minutes(RUNS["sphere"]) + module.PUBLISHING)
     assert alone < both < 2 * alone
     assert minutes_of(read("sphere:fast")) < alone / 4
 
@@ -61,21 +62,21 @@ def small(monkeypatch):
     )
 
 
-def test_a_campaign_trains_and_publishes_and_is_not_repeated(tmp_path, small):
+def test_a_sweep_trains_and_publishes_and_is_not_repeated(tmp_path, small):
     places = {"home": tmp_path / "runs", "results": tmp_path / "results", "say": lambda words: None}
-    folders = campaign(["uniform", "heads-2"], **places)
+    folders = train_and_publish(["uniform", "heads-2"], **places)
     assert [folder.name for folder in folders] == ["uniform", "heads-2"]
     assert [bool(list(folder.glob("model*"))) for folder in folders] == [True, False]
     assert Predictions.load(folders[1]).facts["setting"] == "sphere"
     logs = {log: log.read_bytes() for log in (tmp_path / "runs").rglob("log.jsonl")}
-    campaign(["uniform", "heads-2"], **places)
+    train_and_publish(["uniform", "heads-2"], **places)
     assert {log: log.read_bytes() for log in (tmp_path / "runs").rglob("log.jsonl")} == logs
 
 
 def test_groups_that_run_round_robin_end_with_the_weights_they_have_alone(tmp_path, small, monkeypatch):
-    monkeypatch.setattr(module, "SIDE_BY_SIDE", 1)
+    monkeypatch.setattr(module, "STACKED", 1)
     for place, names in {"both": ["uniform", "gaussian"], "alone": ["gaussian"]}.items():
-        campaign(names, home=tmp_path / place, results=tmp_path / place / "results", say=lambda words: None)
+        train_and_publish(names, home=tmp_path / place, results=tmp_path / place / "results", say=lambda words: None)
     both, alone = (tmp_path / place / "results/gaussian" for place in ("both", "alone"))
     assert (both / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
     assert read_json(both / "evaluation.json")["shared"] == ["uniform"]
@@ -84,17 +85,17 @@ def test_groups_that_run_round_robin_end_with_the_weights_they_have_alone(tmp_pa
 
 
 def test_what_time_stops_goes_on_in_the_next_call_to_the_same_weights(tmp_path, small, monkeypatch):
-    monkeypatch.setattr(module, "SIDE_BY_SIDE", 1)
+    monkeypatch.setattr(module, "STACKED", 1)
     said, places = [], {"home": tmp_path / "runs", "results": tmp_path / "results"}
     monkeypatch.setattr(Clock, "is_over", property(lambda clock: clock.rest < clock.steps))  # after some chunks
     change = {"steps": 6 * CHUNK}
     once = [Wanted(each.name, each.run.override(**change)) for each in map(Wanted.read, ["uniform", "gaussian"])]
     monkeypatch.setattr(Wanted, "read", staticmethod(lambda name: next(each for each in once if each.name == name)))
-    assert campaign(["uniform", "gaussian"], **places, say=said.append) == []
+    assert train_and_publish(["uniform", "gaussian"], **places, say=said.append) == []
     assert sum("time is up" in words for words in said) == 2
     monkeypatch.setattr(Clock, "is_over", False)
-    folders = campaign(["uniform", "gaussian"], **places, say=said.append)
-    whole = campaign(["uniform"], home=tmp_path / "whole", results=tmp_path / "other", say=said.append)
+    folders = train_and_publish(["uniform", "gaussian"], **places, say=said.append)
+    whole = train_and_publish(["uniform"], home=tmp_path / "whole", results=tmp_path / "other", say=said.append)
     assert (folders[0] / "model.safetensors").read_bytes() == (whole[0] / "model.safetensors").read_bytes()
 
 
@@ -123,7 +124,7 @@ def test_the_first_goes_before_the_others_where_time_is_short():
 
 
 def test_one_that_diverges_does_not_take_the_others_with_it(tmp_path, small, monkeypatch):
-    monkeypatch.setattr(module, "SIDE_BY_SIDE", 1)
+    monkeypatch.setattr(module, "STACKED", 1)
     whole = module.training
 
     def training(runs, folder, **options):
@@ -135,7 +136,9 @@ def test_one_that_diverges_does_not_take_the_others_with_it(tmp_path, small, mon
     monkeypatch.setattr(module, "training", training)
     said = []
     with pytest.raises(Diverged, match="nan"):
-        campaign(["uniform", "gaussian"], home=tmp_path / "runs", results=tmp_path / "results", say=said.append)
+        train_and_publish(
+            ["uniform", "gaussian"], home=tmp_path / "runs", results=tmp_path / "results", say=said.append
+        )
     assert "uniform: the loss is nan" in said
     assert (tmp_path / "results/gaussian/evaluation.json").exists()
 
@@ -153,7 +156,7 @@ def test_one_that_diverges_does_not_take_the_others_with_it(tmp_path, small, mon
 )
 def test_what_cannot_be_is_said_before_anything_is_trained(names, options, words, tmp_path):
     with pytest.raises(InputError, match=words):
-        campaign(names, home=tmp_path, **options)
+        train_and_publish(names, home=tmp_path, **options)
     assert not list(tmp_path.iterdir())
 
 
@@ -163,7 +166,7 @@ def test_a_mistake_on_the_command_line_is_a_sentence(words, capsys):
     assert "name = 'spere': must be one of sphere" in capsys.readouterr().err
 
 
-def test_a_campaign_needs_no_package_that_training_does_not_need():
+def test_a_sweep_needs_no_package_that_training_does_not_need():
     absent = ("matplotlib", "rich", "cyclopts", "sklearn", "jinja2", "beartype")
     code = f"import sys; sys.modules.update(dict.fromkeys({absent})); import layerstep.reproduction.sweep"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -26,7 +26,7 @@ def run(
         weights: keep the weights too, in float16.
         out: where it goes (default: results/models/NAME of this clone).
     """
-    from layerstep.reproduction.publish import publish
+    from layerstep.reproduction.publish import publish_run
 
-    place = str(publish(trained, name, out, weights=weights))
+    place = str(publish_run(trained, name, out, weights=weights))
     return Output({"folder": place}, [place])

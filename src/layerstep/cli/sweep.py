@@ -20,7 +20,8 @@ def run(*names: str, minutes: float | None = None, out: Path = Path("runs"), res
     """
     import sys
 
-    from layerstep.reproduction.sweep import campaign
+    from layerstep.reproduction.sweep import train_and_publish
 
-    folders = campaign(names, minutes=minutes, home=out, results=results, say=lambda line: print(line, file=sys.stderr))
+    say = lambda line: print(line, file=sys.stderr)  # noqa: E731
+    folders = train_and_publish(names, minutes=minutes, home=out, results=results, say=say)
     return Output({"folders": [str(folder) for folder in folders]}, [str(folder) for folder in folders])

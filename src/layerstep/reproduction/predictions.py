@@ -16,10 +16,8 @@ from torch import Tensor
 
 from layerstep.errors import FileError
 from layerstep.files import provenance, read_tensors, write_tensors
-from layerstep.measurement import Probes
-from layerstep.measurement.reading.probes import probe_each
-from layerstep.reproduction.reference import SIGMA_TEST
-from layerstep.reproduction.settings import SETTINGS, evaluation_prompts
+from layerstep.measurement.reading.probes import Probes, probe_each
+from layerstep.reproduction.settings import SETTINGS, SIGMA_TEST, evaluation_prompts
 from layerstep.tasks import Prompts, Trajectory
 from layerstep.training import GPT
 
@@ -30,9 +28,9 @@ NOISE_SEQUENCES = 2048
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predictions:
-    """layers: the path of the probes on the 256 evaluation prompts; head: the model's own prediction on them;
-    noise: the head at n = N for every level of SIGMA_TEST on 2,048 prompts; last: the path of probes that were fitted
-    on the last x token alone, where there are such."""
+    """layers: the trajectory of the probes on the 256 evaluation prompts; head: the model's own prediction on them;
+    noise: the head at n = N for every level of SIGMA_TEST on 2,048 prompts; last: the trajectory of probes that were
+    fitted on the last x token alone, where there are such."""
 
     layers: Trajectory
     head: Float[Tensor, "B N"]
@@ -41,24 +39,29 @@ class Predictions:
     last: Trajectory | None = None
 
     def save(self, folder: Path) -> Path:
-        tensors = {"layers": self.layers.values, "head": self.head, "noise": self.noise}
-        tensors |= {"last": self.last.values} if self.last else {}
-        tensors = {name: value.float() for name, value in tensors.items()}
+        tensors = {name: value.float() for name, value in self.tensors().items()}
         return write_tensors(folder / FILE, tensors, {"layerstep": self.facts})
+
+    def tensors(self) -> dict[str, Tensor]:
+        found = {"layers": self.layers.values, "head": self.head, "noise": self.noise}
+        return found | ({"last": self.last.values} if self.last else {})
 
     @staticmethod
     def load(folder: Path) -> Predictions:
         tensors, header = read_tensors(folder / FILE)
         try:
             layers, head, noise = (tensors[name].double() for name in ("layers", "head", "noise"))
+            last = tensors["last"].double() if "last" in tensors else None
             facts = header["layerstep"]
         except KeyError as error:
             raise FileError(f"{folder / FILE} holds no predictions (no {error}). Delete it.") from error
-        last = _path(tensors["last"].double()) if "last" in tensors else None
-        return Predictions(layers=_path(layers), head=head, noise=noise, facts=facts, last=last)
+        if any(values is not None and values.ndim != 3 for values in (layers, last)):
+            raise FileError(f"{folder / FILE}: readings of layers are not of shape [layer, prompt, n]. Delete it.")
+        last = None if last is None else _trajectory(last)
+        return Predictions(layers=_trajectory(layers), head=head, noise=noise, facts=facts, last=last)
 
 
-def _path(values: Float[Tensor, "S B N"]) -> Trajectory:
+def _trajectory(values: Float[Tensor, "S B N"]) -> Trajectory:
     return Trajectory(values, torch.arange(len(values)).double(), "transformer")
 
 

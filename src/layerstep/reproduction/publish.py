@@ -25,7 +25,7 @@ SHARD_BYTES = 10_000_000
 LOG_RECORDS = 250
 
 
-def publish(
+def publish_run(
     trained: Path,
     name: str,
     folder: Path | None = None,
@@ -90,7 +90,7 @@ def _about(trained: Path) -> dict[str, Any]:
 
 
 def _log(trained: Path, run: Run) -> tuple[list[str], list[dict[str, Any]]]:
-    """Names of the runs trained side by side, and this one's part of their log."""
+    """Names of the runs trained stacked, and this one's part of their log."""
     home = trained if (trained / "runs.json").is_file() else trained.parent
     runs = [Run.from_dict(values) for values in read_json(home / "runs.json")["runs"]]
     at = runs.index(run)
@@ -120,7 +120,7 @@ def card(name: str, run: Run, facts: dict[str, Any], parameters: int) -> str:
         for step, found in rows.items()
     )
     spread = f", s.d. {task.input_std:g}" if task.inputs == "gaussian" else ""
-    beside = f" side by side with {len(facts['stack']) - 1} more" if len(facts["stack"]) > 1 else ""
+    beside = f" stacked with {len(facts['stack']) - 1} more" if len(facts["stack"]) > 1 else ""
     beside += f", the GPU shared with {len(facts['shared'])} of other shapes," if facts["shared"] else ""
     where, prompts = facts["provenance"], f"ls.sample(task, {evaluation['B']}, seed={evaluation['seed']})"
     heads = f"{model.heads} heads" if model.heads > 1 else "1 head"

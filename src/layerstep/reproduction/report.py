@@ -5,114 +5,28 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from layerstep.errors import FileError, LayerstepError
-from layerstep.files import read_json, write_text
-from layerstep.reproduction import measurements
-from layerstep.reproduction.claims.statements import Claim, claims
-from layerstep.reproduction.figures import (
-    ablations,
-    capacity,
-    cg_precision,
-    conditioning,
-    constructed_vs_trained,
-    convergence,
-    noise,
-    probes,
-    seeds,
-    trained_noise,
-    verdicts,
-)
-from layerstep.reproduction.figures.constructed import SCHEMES, WALK
-from layerstep.reproduction.figures.trained import Found, errors, heat, laws, similarity, steps
-from layerstep.reproduction.page.document import Section, render
+from layerstep.errors import FileError, LayerstepError, as_float
+from layerstep.files import read_json, require_writable, write_text
+from layerstep.reproduction.claims.statements import Claim, outcome_counts, paper_claims
+from layerstep.reproduction.costs import total_minutes
+from layerstep.reproduction.numbers import VERDICT_SEED, Numbers, Store, collect, model_verdicts, to_json, usable_models
+from layerstep.reproduction.page.chapters import CHAPTERS
+from layerstep.reproduction.page.document import Section, printable, render
 from layerstep.reproduction.predictions import FILE, predict
-from layerstep.reproduction.reference import Row
-from layerstep.reproduction.result import Artefact, Data
-from layerstep.reproduction.runs import LAWS, RUNS, listing, strangers
-from layerstep.reproduction.settings import EVALUATION_SEED
+from layerstep.reproduction.reference import Comparison, outcomes
+from layerstep.reproduction.runs import RUNS
+from layerstep.reproduction.settings import BOOTSTRAP_SEED, EVALUATION_SEED
+from layerstep.reproduction.status import listing, run_status, unknown_folders
 from layerstep.training import GPT
 
 Say = Callable[[str], None]
-
-
-def chapters(found: Found, constructed: dict[str, Data]) -> list[tuple[str, list[Artefact]]]:
-    """The story of the page but for its verdicts: chapters and their artefacts. Trained models appear as they come."""
-    places = {"sphere": ("1", "2b"), "uniform": ("4a", "3a"), "gaussian": ("4b", "3b")}
-    deep = {"sphere-24": ("6a", 500), "sphere-24-v2": ("6b", 1500)}
-    here = [name for name in LAWS if name in found]
-    return [
-        ("construction", [WALK, SCHEMES]),
-        ("solvers", [*(convergence.artefact(law) for law in LAWS), conditioning.ARTEFACT, cg_precision.ARTEFACT]),
-        ("models", _present(
-            *(errors(found, name, f"Figure {places[name][0]}") for name in here),
-            heat(found, "sphere", "Figure 2a"),
-            *(steps(found, name, f"Figure {places[name][1]}") for name in here),
-            laws(found),
-            probes.last_token(found),
-            similarity(found, LAWS, "laws", "Figure 5"),
-            constructed_vs_trained.artefact(found, constructed) if constructed else None,
-            seeds.seeds(found),
-        )),
-        ("depth", _present(
-            *(errors(found, name, f"Figure {place}", most) for name, (place, most) in deep.items() if name in found),
-            similarity(found, list(deep), "depth", "Figure 7"),
-            ablations.depth(found),
-        )),
-        ("mechanism", _present(
-            ablations.attention(found, "linear"),
-            ablations.attention(found, "linear-mean"),
-            *_kernel(found),
-        )),
-        ("capacity", _present(capacity.heads(found), capacity.width(found))),
-        ("noise", _present(noise.ARTEFACT, trained_noise.artefact(list(found)))),
-    ]  # fmt: skip
-
-
-def _kernel(found: Found) -> list[Artefact | None]:
-    """The arc-cosine kernel: errors, best steps, and heat maps beside those of the Gaussian kernel."""
-    if "arccos1" not in found:
-        return []
-    where = "section on the arc-cosine kernel"
-    beside_it = [name for name in (capacity.twin(found, ["arccos1"]), "arccos1") if name in found]
-    return [
-        errors(found, "arccos1", where),
-        ablations.kernel(found),
-        similarity(found, beside_it, "kernel", where),
-    ]
-
-
-def _present(*artefacts: Artefact | None) -> list[Artefact]:
-    return [artefact for artefact in artefacts if artefact is not None]
-
-
-def predict_missing(progress: Say, probe: bool) -> dict[str, str]:
-    """Probe every model whose weights are here and whose predictions are not; reasons by name where that is not done.
-
-    Without a GPU it is done only when asked for: 38,400 prompts a model take long on a CPU.
-    """
-    cuda = torch.cuda.is_available()
-    failed = {}
-    for name, run in RUNS.items():
-        if not run.held.usable or (run.folder / FILE).exists() or not any(run.folder.glob("model*.safetensors")):
-            continue
-        if not (cuda or probe):
-            failed[name] = f"{run.folder / FILE} is not there. Its weights are: layerstep reproduce --probe reads them."
-            continue
-        progress(f"probing {name}: minutes on a GPU, much longer on a CPU")
-        try:
-            model = GPT.from_pretrained(run.folder, device="cuda" if cuda else "cpu")
-            found, fitted = predict(model, run.setting)
-            fitted.save(run.folder / "probes.safetensors")
-            found.save(run.folder)
-        except LayerstepError as error:
-            failed[name] = str(error)
-    return failed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,14 +34,54 @@ class Report:
     """What `reproduce` found and made. `times`: seconds by part, the longest first."""
 
     page: Path
-    rows: list[Row]
+    comparisons: list[Comparison]
     claims: list[Claim]
     made: list[str]
     found: list[str]
-    failed: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str]
     runs: list[dict[str, Any]]
-    times: dict[str, float] = field(default_factory=dict)
+    times: dict[str, float]
     seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "page": printable(str(self.page)),
+            "made": self.made,
+            "found": self.found,
+            "failed": self.failed,
+            "seconds": round(self.seconds, 2),
+            "times": {name: round(seconds, 2) for name, seconds in self.times.items()},
+            "runs": self.runs,
+            "outcomes": outcomes(self.comparisons),
+            "rows": [each.to_dict() for each in self.comparisons],
+            "claims": [{**to_json(claim), "outcome": claim.outcome} for claim in self.claims],
+        }
+
+    def lines(self) -> list[str]:
+        """The outcome for people: what was made, what of the runs is here, what is missing and what failed."""
+        made = f"  {len(self.made)} results made, {len(self.found)} found, in {self.seconds:.1f} s"
+        said = [str(self.page), made]
+        slowest = [f"{name} {seconds:.1f} s" for name, seconds in self.times.items() if seconds >= 1][:5]
+        said += [f"  longest: {', '.join(slowest)}"] if slowest else []
+        for outcome, count in outcomes(self.comparisons).items():
+            said.append(f"  {count} numbers of the paper {outcome}")
+        said.append(f"  {len(self.claims)} claims of the paper: {outcome_counts(self.claims)}")
+        here = [run for run in self.runs if run["trained_steps"] is not None]
+        missing = [run for run in self.runs if run["trained_steps"] is None]
+        said.append(f"  {len(here)} of {len(self.runs)} training runs are here" + (":" if here else ""))
+        said += [f"    {run['name']}: {run['status']}" for run in here]
+        said += ["  missing:"] if missing else []
+        said += [f"    {run['command']}   # {run['gpu_minutes']:.0f} min on one H200" for run in missing]
+        paper, shared, ours = (
+            total_minutes(ours=mine, shared=stacked) / 60
+            for mine, stacked in ((False, False), (False, True), (True, False))
+        )
+        said.append(
+            f"  all of the paper's own runs: {paper:.1f} h on one H200, {shared:.1f} h with models of one shape "
+            f"stacked and small ones round-robin; ours {ours:.1f} h more"
+        )
+        said += ["  left out or not made:"] if self.failed else []
+        return [printable(line) for line in said + [f"    {name}: {reason}" for name, reason in self.failed.items()]]
 
 
 class _Clock:
@@ -143,19 +97,78 @@ class _Clock:
         self.last = now
 
 
-def _seeds() -> str:
-    return f"evaluation prompts {EVALUATION_SEED}, bootstrap {measurements.SEED}, verdicts {verdicts.SEED}"
+class _Build:
+    """A report under way: what is on the page so far."""
+
+    def __init__(self, folder: Path, progress: Say) -> None:
+        self.folder, self.progress, self.clock = folder, progress, _Clock()
+        self.failed: dict[str, str] = {}
+        self.made: list[str] = []
+        self.found: list[str] = []
+        self.sections: dict[str, Section] = {}
+        self.measuring = "looking at what exists"
+
+    def measure(self, name: str) -> None:
+        """Say what is measured now; the time since the last call went to what was said then."""
+        self.clock.note(self.measuring)
+        self.measuring = f"measuring {name}"
+        self.progress(self.measuring)
+
+    def results(self, numbers: Numbers) -> None:
+        """Write every result that is not on the page yet. One that cannot be written is named, the rest is built."""
+        for result in (each for chapter in CHAPTERS for each in chapter.results(numbers) if each):
+            if result.name in self.sections or result.name in self.failed:
+                continue
+            try:
+                written = result.write(self.folder, self.progress)
+                self.sections[result.name] = Section.read(result, self.folder)
+                (self.made if written else self.found).append(result.name)
+            except LayerstepError as error:
+                self.failed[result.name] = str(error)
+            self.clock.note(result.name)
+
+    def page(self, numbers: Numbers, **not_yet: str) -> Path:
+        seeds = f"evaluation prompts {EVALUATION_SEED}, bootstrap {BOOTSTRAP_SEED}, verdicts {VERDICT_SEED}"
+        facts = {"seeds": seeds, "seconds to make": self._seconds()}
+        text = render(self.sections, numbers, self.failed | not_yet, listing(self.failed), facts)
+        self.clock.note("the page")
+        return write_text(self.folder / "index.html", text)
+
+    def _seconds(self) -> str:
+        """How long the results on the page took when they were made, in this call or an earlier one."""
+        spent = {}
+        for file in [*(self.folder / f"{name}.json" for name in self.sections), *self.folder.glob("numbers/*.json")]:
+            with contextlib.suppress(FileError, KeyError, TypeError):  # left by a model that is gone, and broken
+                seconds = as_float(read_json(file)["seconds"])
+                spent[file.stem] = spent.get(file.stem, 0) + (seconds if 0 <= seconds < inf else 0)
+        longest = sorted(spent, key=lambda name: -spent[name])[:4]
+        words = ", ".join(f"{name} {spent[name]:.0f}" for name in longest)
+        return f"{sum(spent.values()):.0f} in all, in this call and earlier ones; longest: {words}"
 
 
-def _seconds(folder: Path, artefacts: list[str]) -> str:
-    """How long the results on the page took when they were made, in this call or an earlier one."""
-    spent = {}
-    for file in [*(folder / f"{name}.json" for name in artefacts), *sorted(folder.glob("measured/*.json"))]:
-        with contextlib.suppress(FileError, KeyError, TypeError):  # left by a model that is gone, and broken
-            spent[file.stem] = float(read_json(file)["seconds"])
-    longest = sorted(spent, key=lambda name: -spent[name])[:4]
-    words = ", ".join(f"{name} {spent[name]:.0f}" for name in longest)
-    return f"{sum(spent.values()):.0f} in all, in this call and earlier ones; longest: {words}"
+def probe_missing(progress: Say, probe: bool) -> dict[str, str]:
+    """Probe every model whose weights are here and whose predictions are not; reasons by name where that is not done.
+
+    Without a GPU it is done only when asked for: 38,400 prompts per model take long on a CPU.
+    """
+    cuda = torch.cuda.is_available()
+    failed = {}
+    for name, run in RUNS.items():
+        file = run.folder / FILE
+        if file.exists() or not any(run.folder.glob("model*.safetensors")) or not run_status(run).usable:
+            continue
+        if not (cuda or probe):
+            failed[name] = f"{file} is not there. Its weights are: layerstep reproduce --probe reads them."
+            continue
+        progress(f"probing {name}: minutes on a GPU, much longer on a CPU")
+        try:
+            model = GPT.from_pretrained(run.folder, device="cuda" if cuda else "cpu")
+            found, fitted = predict(model, run.setting)
+            fitted.save(run.folder / "probes.safetensors")
+            found.save(run.folder)
+        except LayerstepError as error:
+            failed[name] = str(error)
+    return failed
 
 
 def reproduce(out: str | Path = "report", *, probe: bool = False, progress: Say = lambda name: None) -> Report:
@@ -164,69 +177,37 @@ def reproduce(out: str | Path = "report", *, probe: bool = False, progress: Say 
     What cannot be made or read is named on the page with the reason; the rest still builds. probe: read models that
     have weights and no predictions, even without a GPU.
     """
-    clock, folder = _Clock(), Path(out)
-    write_text(folder / ".started", "").unlink()  # a folder that cannot be written to is refused before the work
-    failed = predict_missing(progress, probe)
-    clock.note("probing")
-    names, unusable = measurements.usable()
-    failed = unusable | failed | strangers()
-    numbers: dict[str, Data] = {}
-    for name in sorted(names, key=lambda name: RUNS[name].setting):  # one setting's solvers are in memory at a time
-        progress(f"measuring {name}")
-        try:
-            numbers[name] = measurements.measure(name, folder)
-        except LayerstepError as error:
-            failed[name] = str(error)
-    clock.note("measuring the models")
-    here = {name: numbers[name] for name in RUNS if name in numbers}
-    constructed = constructed_vs_trained.numbers(folder)
-    clock.note("measuring the written networks")
+    folder = Path(out)
+    require_writable(folder / "index.html")  # before the work, not after it
+    build = _Build(folder, progress)
+    unprobed = probe_missing(progress, probe)
+    build.clock.note("probing")
+    names, unusable = usable_models()
+    build.failed |= unusable | unprobed | unknown_folders()
+    store = Store(folder / "numbers")
 
-    made, found, rows = [], [], []
-    sections: list[Section] = []
-
-    def build(chapter: str, artefact: Artefact) -> None:
-        try:
-            result, there = artefact.result(folder, progress)
-        except LayerstepError as error:
-            failed[artefact.name] = str(error)
-            return
-        (found if there else made).append(artefact.name)
-        sections.append(Section.of(chapter, artefact, result, folder))
-        rows.extend(artefact.rows(result["data"]))
-        clock.note(artefact.name)
-
-    def tried() -> list[Claim]:
-        return claims(here, {section.name: section.data for section in sections})
-
-    def write(not_yet: dict[str, str]) -> Path:
-        facts = {"seeds": _seeds(), "seconds to make": _seconds(folder, made + found)}
-        said = failed | not_yet
-        page = render(sections, rows, said, listing(failed), here, constructed, facts, tried())
-        clock.note("the page")
-        return write_text(folder / "index.html", page)
-
-    for chapter, artefacts in chapters(here, constructed):
-        for artefact in artefacts:
-            build(chapter, artefact)
-    say = progress
-    if made:  # the verdicts take longest: all else can be read while they are worked out
-        early = write({"verdicts": "are being worked out and take minutes. Load this page again."})
-        say = lambda words: progress(f"{words}; all else can be read in {early}")  # noqa: E731
-    judged, reasons = verdicts.judge(here, folder, say)
-    failed |= reasons
-    clock.note("verdicts")
-    if judged:
-        build("verdicts", verdicts.artefact(judged))
-    page = write({})
+    numbers = collect(store, names, build.failed, build.measure)
+    build.clock.note(build.measuring)
+    build.results(numbers)
+    verdicts_say = progress
+    if build.made:  # the verdicts take longest: all else can be read while they are worked out
+        early = build.page(numbers, verdicts="are being worked out and take minutes. Load this page again.")
+        verdicts_say = lambda words: progress(f"{words}; all else can be read in {early}")  # noqa: E731
+    verdicts, reasons = model_verdicts(store, numbers.models, verdicts_say)
+    build.failed |= reasons
+    build.clock.note("verdicts")
+    numbers = replace(numbers, verdicts=verdicts)
+    build.results(numbers)
+    page = build.page(numbers)
+    times = dict(sorted(build.clock.spent.items(), key=lambda item: -item[1]))
     return Report(
         page=page,
-        rows=rows,
-        claims=tried(),
-        made=made,
-        found=found,
-        failed=failed,
-        runs=listing(failed),
-        times=dict(sorted(clock.spent.items(), key=lambda item: -item[1])),
-        seconds=time.perf_counter() - clock.start,
+        comparisons=[each for section in build.sections.values() for each in section.result.comparisons],
+        claims=paper_claims(numbers),
+        made=build.made,
+        found=build.found,
+        failed=build.failed,
+        runs=listing(build.failed),
+        times=times,
+        seconds=time.perf_counter() - build.clock.start,
     )

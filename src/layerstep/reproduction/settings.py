@@ -21,13 +21,18 @@ TITLES = {
     "sphere-v2": "sphere, v = 2",
     "arccos1": "sphere, arc-cosine kernel",
 }
+#: The paper's three input distributions: a setting each, and the default model trained on it.
+DISTRIBUTIONS = ("sphere", "uniform", "gaussian")
 
-#: Context lengths of the convergence figures.
-CONTEXTS = (2, 10, 15, 20, 25, 30, 35, 40)
+#: Context lengths of the curves by step and by layer.
+CURVE_CONTEXTS = (2, 10, 15, 20, 25, 30, 35, 40)
+#: Standard deviations of the noise in prompts, at n = N.
+SIGMA_TEST = (1e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
 
 #: The paper evaluates on 256 sequences with one fixed seed; this is ours.
 EVALUATION_SEED = 256
 EVALUATION_SEQUENCES = 256
+BOOTSTRAP_SEED = 1
 
 
 def evaluation_prompts(setting: str, B: int = EVALUATION_SEQUENCES) -> Prompts:

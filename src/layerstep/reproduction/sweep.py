@@ -1,9 +1,9 @@
 """layerstep sweep sphere heads-2:fast width-64:fast --minutes 25: train runs and publish them.
 
 NAME is trained as listed, NAME:PRESET on that preset's schedule. Models of one shape and length share their launches,
-all others take turns on the GPU; each is published when it is done, while the rest go on. After the minutes given
+all others go round-robin on the GPU; each is published when it is done, while the rest go on. After the minutes given
 all stop, and the same command goes on from there; where time is short the first group goes before the others. Needs a
-GPU to be of use. `campaign(["sphere"])` in Python needs no package that training does not need.
+GPU to be of use. `train_and_publish(["sphere"])` in Python needs no package that training does not need.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from layerstep.errors import LayerstepError, require, require_choice, require_positive
-from layerstep.reproduction.publish import publish
-from layerstep.reproduction.runs import LAWS, RUNS, together
+from layerstep.reproduction.costs import stacked_milliseconds
+from layerstep.reproduction.publish import publish_run
+from layerstep.reproduction.runs import RUNS
+from layerstep.reproduction.settings import DISTRIBUTIONS
 from layerstep.training import PRESETS, Model, Run
 from layerstep.training.engine import STREAM_SLICES
 from layerstep.training.loop import training
 from layerstep.training.round_robin import Training, run_round_robin
 
-SIDE_BY_SIDE = 4  # more save little: launches are then a tenth of a step
-PUBLISHING = 0.4  # minutes a model, measured on one H200: probes, errors, predictions
+STACKED = 4  # more save little: launches are then a tenth of a step
+PUBLISHING = 0.4  # minutes per model, measured on one H200: probes, errors, predictions
 SPARE = 1.0  # minutes that others may not use of what the first group seems not to need
 CHECKPOINT_SECONDS = 300.0  # all wait while one writes
 SCHEDULES = ("paper", "fast")
@@ -51,12 +53,12 @@ class Wanted:
 
 
 def groups(wanted: Sequence[Wanted]) -> list[list[Wanted]]:
-    """In their order, those of one shape and length together, at most SIDE_BY_SIDE of them."""
+    """In their order, those of one shape and length together, at most STACKED of them."""
     found: dict[tuple[Model, int], list[list[Wanted]]] = {}
     order: list[list[Wanted]] = []
     for each in wanted:
         same = found.setdefault((each.run.model, each.run.steps), [])
-        if not same or len(same[-1]) == SIDE_BY_SIDE:
+        if not same or len(same[-1]) == STACKED:
             same.append([])
             order.append(same[-1])
         same[-1].append(each)
@@ -65,10 +67,11 @@ def groups(wanted: Sequence[Wanted]) -> list[list[Wanted]]:
 
 def minutes_of(group: Sequence[Wanted]) -> float:
     """Estimated minutes on one H200 to train a group with the GPU to itself, and to publish it."""
-    return together([RUNS[each.name] for each in group]) * group[0].run.steps / 60_000 + PUBLISHING * len(group)
+    step = stacked_milliseconds([RUNS[each.name] for each in group])
+    return step * group[0].run.steps / 60_000 + PUBLISHING * len(group)
 
 
-def campaign(
+def train_and_publish(
     names: Sequence[str],
     *,
     minutes: float | None = None,
@@ -76,7 +79,8 @@ def campaign(
     results: Path | None = None,
     say: Callable[[str], None] = print,
 ) -> list[Path]:
-    """Train and publish the named runs; the folders written. Models of the three laws keep their weights."""
+    """Train and publish the named runs; the folders written. Models of the three input distributions keep
+    their weights."""
     wanted = [Wanted.read(words) for words in names]
     each_once = len({each.name for each in wanted}) == len(wanted) > 0
     require(each_once, "names", list(names), "at least one, each once")
@@ -99,9 +103,9 @@ def campaign(
             for each in group:
                 folder, place = _folder(home, group) / each.run.name, results / each.name if results else None
                 if error is not None and not (folder / "config.json").exists():
-                    continue  # this one diverged; those beside it may be whole
-                keep = each.name in LAWS
-                published.append(beside.submit(publish, folder, each.name, place, weights=keep, shared=shared))
+                    continue  # this one diverged; those stacked with it may be whole
+                keep = each.name in DISTRIBUTIONS
+                published.append(beside.submit(publish_run, folder, each.name, place, weights=keep, shared=shared))
 
         stream_slices = 1 if len(found) > 1 else STREAM_SLICES
         trainings = [_training(home, group, stream_slices, clock.see if group is found[0] else None) for group in found]
@@ -122,7 +126,8 @@ class Clock:
     def __init__(self, first: Sequence[Wanted], minutes: float | None) -> None:
         self.start, self.limit = time.monotonic(), math.inf if minutes is None else minutes
         self.rest = self.steps = first[0].run.steps
-        self.minutes_a_step = 1.05 * together([RUNS[each.name] for each in first]) / 60_000  # estimated, to be safe
+        step = stacked_milliseconds([RUNS[each.name] for each in first])
+        self.minutes_per_step = 1.05 * step / 60_000  # estimated, to be safe
 
     @property
     def minutes(self) -> float:
@@ -134,7 +139,7 @@ class Clock:
 
     @property
     def presses(self) -> bool:
-        return self.rest > 0 and self.minutes + self.rest * self.minutes_a_step + SPARE > self.limit
+        return self.rest > 0 and self.minutes + self.rest * self.minutes_per_step + SPARE > self.limit
 
     def see(self, record: dict[str, Any]) -> None:
         """Read the first group's log."""

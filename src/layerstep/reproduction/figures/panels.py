@@ -1,9 +1,8 @@
-"""Panels that figures are put together from: errors by layer, a SimE heat map, best-matching steps."""
+"""Panels that figures are put together from: errors by layer and step, a SimE heat map, best-matching steps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,42 +11,81 @@ from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from layerstep.plotting import INK, SOLVER_COLORS, SOLVER_DASHES
-from layerstep.reproduction.figures.convergence import draw_curves, draw_solvers, error_axis
-from layerstep.reproduction.result import Data
-from layerstep.solvers import PAPER_SOLVERS, SOLVERS
+from layerstep.plotting import INK, LOOKS, MAP, ORANGE, SOLVER_LOOKS, Look, context_colors
+from layerstep.reproduction.numbers import CUT, SOLVER_LABELS, ModelNumbers, Models, SolverCurves
+from layerstep.reproduction.settings import TITLES
 
-LABELS = {name: SOLVERS[name].label for name in PAPER_SOLVERS}
-MAP = "cividis"
+SETTING_LOOKS: dict[str, Look] = dict(zip(("sphere", "uniform", "gaussian", "gaussian-1.0"), LOOKS, strict=False))
 
 
-def convergence_row(axes: np.ndarray, model: Data, solvers: Data, title: str = "Transformer") -> None:
+def curve_panels(axes: np.ndarray, curves: SolverCurves, floor: float) -> None:
+    """One panel per solver: error against step, a line per context length, and a dashed line at `floor`."""
+    for ax, solver in zip(axes, curves.solvers.values(), strict=True):
+        _context_lines(ax, solver.steps, solver.mse, curves.contexts)
+        ax.axhline(floor, color=INK, linestyle="--", linewidth=1)
+        ax.set(title=solver.label, xlabel="step")
+
+
+def _context_lines(
+    ax: Axes, x: Sequence[float], mse: Sequence[Sequence[float]], contexts: Sequence[int], **look
+) -> None:
+    for color, n, values in zip(context_colors(len(contexts)), contexts, mse, strict=True):
+        ax.plot(x, values, color=color, label=f"n = {n}", **look)
+
+
+def error_row(axes: np.ndarray, model: ModelNumbers, curves: SolverCurves, title: str = "Transformer") -> None:
     """The model layer by layer, then the solvers step by step; dashed: its last layer at the longest context."""
-    floor = model["layer_mse"][-1][-1]
-    draw_curves(axes[0], model["layers"], model["layer_mse"], model["contexts"], marker="o", markersize=3)
+    floor = model.layer_mse[-1][-1]
+    _context_lines(axes[0], model.layers, model.layer_mse, model.contexts, marker="o", markersize=3)
     axes[0].axhline(floor, color=INK, linestyle="--", linewidth=1)
     axes[0].set(title=title, xlabel="layer")
-    draw_solvers(axes[1:], solvers, floor)
+    curve_panels(axes[1:], curves, floor)
     error_axis(axes[0])
 
 
-def lowest(models: Sequence[Data]) -> float:
+def error_axis(ax: Axes) -> None:
+    """A logarithmic axis of mean squared errors with plain numbers, fewer per decade where there are more decades."""
+    ax.set(ylabel="mean squared error", yscale="log")
+    low, high = ax.get_ylim()
+    digits = (1, 2, 3, 4, 6) if high < 8 * low else (1, 2, 5) if high < 2000 * low else (1,)
+    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in digits]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
+
+
+def name_exact(ax: Axes, value: float, words: str = "exact KRR") -> None:
+    """Words below the line at `value` of a logarithmic axis, and space for them."""
+    look = {"ha": "right", "va": "top", "fontsize": 7.5, "color": INK}
+    ax.text(0.98, 0.97 * value, words, transform=ax.get_yaxis_transform(), **look)
+    ax.set_ylim(bottom=min(ax.get_ylim()[0], 0.78 * value))
+
+
+def final_errors(ax: Axes, models: Sequence[tuple[ModelNumbers, Look]], labels: bool = False) -> None:
+    """Error by layer at the longest context, a line per model."""
+    for model, look in models:
+        label = model.name if labels else None
+        ax.plot(model.layers, model.layer_mse[-1], look.dash, color=look.color, marker="o", markersize=3, label=label)
+    ax.set(xlabel="layer")
+
+
+def lowest_sime(models: Models) -> float:
     """The smallest SimE shown, so that all panels of a figure share one colour scale."""
-    return min(float(np.min(solver["sime"])) for model in models for solver in model["solvers"].values())
+    return min(float(np.min(solver.sime)) for model in models.values() for solver in model.solvers.values())
 
 
-def heat_map(ax: Axes, model: Data, solver: str, low: float, numbers: bool = False) -> ScalarMappable:
+def heat_map(ax: Axes, model: ModelNumbers, solver: str, low: float, numbers: bool = False) -> ScalarMappable:
     """SimE of every layer with the solver's steps; squares mark the most similar step (numbers: its SimE)."""
-    layers, found = np.array(model["layers"][1:]), model["solvers"][solver]
-    steps = np.array(found["steps"]) + 1  # step 0 has its place on a logarithmic axis
+    layers, found = np.array(model.layers[1:]), model.solvers[solver]
+    steps = np.array(found.steps) + 1  # step 0 has its place on a logarithmic axis
     image = ax.pcolormesh(
-        layers, steps, np.array(found["sime"]).T, cmap=MAP, norm=Normalize(low, 1), shading="nearest", rasterized=True
+        layers, steps, np.array(found.sime).T, cmap=MAP, norm=Normalize(low, 1), shading="nearest", rasterized=True
     )
-    best = np.array(found["best_step"]) + 1
-    look = {"markerfacecolor": "none", "markeredgecolor": "#D55E00", "markeredgewidth": 1.4, "clip_on": False}
+    best = np.array(found.best_step) + 1
+    look = {"markerfacecolor": "none", "markeredgecolor": ORANGE, "markeredgewidth": 1.4, "clip_on": False}
     ax.plot(layers, best, "s", markersize=5 if len(layers) <= 12 else 3.5, **look)
     if numbers:
-        for layer, step, value in zip(layers, best, found["best_sime"], strict=True):
+        for layer, step, value in zip(layers, best, found.best_sime, strict=True):
             below = step > steps[-1] / 2
             place = {"xytext": (0, -9 if below else 7), "textcoords": "offset points", "ha": "center", "va": "center"}
             ax.annotate(f"{value:.2f}", (layer, step), fontsize=6.5, color=INK if value > 0.75 else "white", **place)
@@ -60,43 +98,54 @@ def heat_map(ax: Axes, model: Data, solver: str, low: float, numbers: bool = Fal
     return image
 
 
-def r2_words(r2: float, digits: int = 3) -> str:
-    """R² of best-matching steps; a model whose layers all match one step has none."""
-    return "none" if isnan(r2) else f"{r2:.{digits}f}"
-
-
-def trajectory(
-    ax: Axes, model: Data, solver: str, *, label: str, color: str | None = None, dash: str | None = None, band=True
+def step_line(
+    ax: Axes, model: ModelNumbers, solver: str, label: str, look: Look | None = None, band: bool = True
 ) -> None:
     """Mean best-matching step by layer, one standard deviation over sequences, and the line through inner layers."""
-    color, dash = color or SOLVER_COLORS[solver], dash or SOLVER_DASHES[solver]
-    layers, found = np.array(model["layers"][1:]), model["solvers"][solver]
-    mean, sd = np.array(found["mean"]), np.array(found["sd"])
+    color, dash = look or SOLVER_LOOKS[solver]
+    layers, found = np.array(model.layers[1:]), model.solvers[solver]
+    mean, sd = np.array(found.mean), np.array(found.sd)
     if band:
-        low, high = (np.clip(edge, 0, found["steps"][-1]) for edge in (mean - sd, mean + sd))
+        low, high = (np.clip(edge, 0, found.steps[-1]) for edge in (mean - sd, mean + sd))
         ax.fill_between(layers, low, high, color=color, alpha=0.12, linewidth=0)
     ax.plot(layers, mean, dash, color=color, marker="o", markersize=3.5, label=label)
-    cut = np.array(found["at_cap"]) > 0.1
+    cut = np.array(found.at_cap) > CUT
     ax.plot(layers[cut], mean[cut], "o", color=color, markerfacecolor="white", markersize=3.5)
-    inside = layers[(layers >= model["range"][0]) & (layers <= model["range"][1])]
-    line = Line2D(inside, found["intercept"] + found["slope"] * inside, color=color, linewidth=0.8)
+    inside = layers[(layers >= model.alignment.first) & (layers <= model.alignment.last)]
+    line = Line2D(inside, found.intercept + found.slope * inside, color=color, linewidth=0.8)
     ax.add_artist(line)  # not `plot`: a line that leaves the range of steps does not widen it
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set(xlabel="layer", ylabel="best-matching step", ylim=(0, 1.04 * max(ax.dataLim.ymax, 1)))
 
 
-def trajectories(ax: Axes, model: Data, columns: int = 2) -> None:
+def richardson_lines(
+    ax: Axes, models: Sequence[tuple[ModelNumbers, Look]], band: bool = True, by: str = "label"
+) -> None:
+    """Best-matching Richardson steps of several models, named with their R²."""
+    for model, look in models:
+        words = f"{getattr(model, by)}, R² = {model.richardson.r2_text}"
+        step_line(ax, model, "richardson", words, look, band)
+
+
+def setting_lines(ax: Axes, models: Sequence[ModelNumbers]) -> None:
+    """Best-matching Richardson steps of models that differ in their input distribution."""
+    for model in models:
+        words = f"{TITLES[model.setting]}, R² = {model.richardson.r2_text}"
+        step_line(ax, model, "richardson", words, SETTING_LOOKS[model.setting])
+
+
+def solver_lines(ax: Axes, model: ModelNumbers, columns: int = 2) -> None:
     """Best-matching steps of the four solvers in one panel, its legend of so many columns below.
 
     Conjugate gradients need few steps: beside the others they would be a flat line, and have an inset of their own.
     """
     inset = ax.inset_axes((0.06, 0.56, 0.29, 0.36))
     handles = []
-    for solver, found in model["solvers"].items():
+    for solver, found in model.solvers.items():
         panel, where = (inset, " (inset)") if solver == "cg" else (ax, "")
-        trajectory(panel, model, solver, label=f"{LABELS[solver]}{where}, R² = {r2_words(found['r2'])}")
+        step_line(panel, model, solver, f"{SOLVER_LABELS[solver]}{where}, R² = {found.r2_text}")
         handles += panel.get_legend_handles_labels()[0][-1:]
-    inset.set_title(LABELS["cg"], fontsize=7)
+    inset.set_title(SOLVER_LABELS["cg"], fontsize=7)
     inset.set(xlabel="", ylabel="")
     inset.tick_params(labelsize=6.5)
     ax.legend(handles=handles, fontsize=7, loc="upper left", bbox_to_anchor=(-0.02, -0.2), ncols=columns)

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, from result files and the figures drawn from them."""
+"""The page: one HTML file that needs nothing else, from results and the figures drawn from them."""
 
 from __future__ import annotations
 
@@ -13,81 +13,66 @@ from types import MappingProxyType
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 from layerstep.files import provenance
-from layerstep.measurement import CLASSES
-from layerstep.reproduction.claims.findings import findings
-from layerstep.reproduction.claims.statements import Claim
-from layerstep.reproduction.figures.panels import LABELS
-from layerstep.reproduction.reference import HOURS_A_RUN, Row, outcomes
-from layerstep.reproduction.result import Artefact, Data
-from layerstep.reproduction.runs import protocol, total_minutes
+from layerstep.reproduction.claims.findings import key_findings
+from layerstep.reproduction.claims.statements import paper_claims
+from layerstep.reproduction.costs import total_minutes
+from layerstep.reproduction.figures.result import Result
+from layerstep.reproduction.numbers import SOLVER_LABELS, ModelNumbers, Numbers, to_json
+from layerstep.reproduction.page.chapters import CHAPTERS
+from layerstep.reproduction.reference import HOURS_PER_RUN, Comparison, outcomes
+from layerstep.reproduction.runs import protocol
 from layerstep.reproduction.settings import EVALUATION_SEQUENCES, TITLES
-from layerstep.training import Model
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One artefact as the page shows it."""
+    """One result as the page shows it."""
 
-    chapter: str
-    name: str
-    title: str
-    caption: str
-    svg: str
-    summary: tuple[list[str], list[list[str]]] | None
-    data: Data
-    provenance: dict[str, Any]
+    result: Result
+    svg: Markup
 
     @staticmethod
-    def of(chapter: str, artefact: Artefact, result: Data, folder: Path) -> Section:
-        return Section(
-            chapter=chapter,
-            name=artefact.name,
-            title=artefact.title,
-            caption=artefact.caption,
-            svg=inline_svg((folder / f"{artefact.name}.svg").read_text(encoding="utf-8"), artefact.title),
-            summary=artefact.summary(result["data"]) if artefact.summary else None,
-            data=result["data"],
-            provenance=result["provenance"],
-        )
+    def read(result: Result, folder: Path) -> Section:
+        return Section(result=result, svg=inline_svg(result.svg(folder), result.title))
 
 
-def inline_svg(text: str, title: str) -> str:
+def inline_svg(text: str, title: str) -> Markup:
     """A figure's SVG to stand inside the page: as wide as it was drawn (--drawn) and no wider than the page."""
-    text = text[text.index("<svg") :]
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) width="([^"]*)"', r'\1 style="--drawn: \2"', text, count=1)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = text.replace('style="fill: #ffffff"', 'style="fill: none"')  # the page is its sheet, and shades its edges
-    return text.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+    return Markup(text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1))
 
 
 def render(
-    sections: Sequence[Section],
-    rows: Sequence[Row],
-    failed: dict[str, str],
+    sections: Mapping[str, Section],
+    numbers: Numbers,
+    failed: Mapping[str, str],
     runs: Sequence[dict[str, Any]] = (),
-    trained: Mapping[str, Data] = MappingProxyType({}),
-    written: Mapping[str, Data] = MappingProxyType({}),
     facts: Mapping[str, str] = MappingProxyType({}),
-    claims: Sequence[Claim] = (),
 ) -> str:
-    """The page as text; `trained` and `written` are the numbers of the models one may explore, `facts` how it was
-    made."""
+    """The page as text. sections: by the name of the result; facts: how it was made."""
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["shown"] = shown
     environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–\-\[\] ]+", cell))
     source = resources.files("layerstep.reproduction.page")
     template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
-    data = {section.name: section.data for section in sections}
-    models = {**trained, **written}
-    return template.render(
-        chapters={name: [section for section in sections if section.chapter == name] for name in _names(sections)},
-        rows=rows,
-        counts=outcomes(rows),
+    chapters = []
+    for chapter in CHAPTERS:
+        here = [sections[each.name] for each in chapter.results(numbers) if each and each.name in sections]
+        if here or chapter.explorer == "explorers":
+            chapters.append((chapter, Markup(chapter.intro), here))
+    comparisons = [each for *_, here in chapters for section in here for each in section.result.comparisons]
+    claims = paper_claims(numbers)
+    text = template.render(
+        chapters=chapters,
+        comparisons=comparisons,
+        counts=outcomes(comparisons),
         failed=failed,
-        findings=findings(data, claims, rows),
+        findings=key_findings(numbers, claims, comparisons),
         claims=[claim for claim in claims if claim.checks],
         untested=[claim for claim in claims if not claim.checks],
         runs=runs,
@@ -96,41 +81,42 @@ def render(
             "paper": total_minutes(ours=False) / 60,
             "paper_shared": total_minutes(ours=False, shared=True) / 60,
             "ours": total_minutes(ours=True) / 60,
-            "quoted": " to ".join(map(str, HOURS_A_RUN)),
+            "quoted": " to ".join(map(str, HOURS_PER_RUN)),
         },
         sequences=EVALUATION_SEQUENCES,
-        layers=Model().layers,
-        classes=len(CLASSES),
         made={**provenance(), **facts},
-        has_models=bool(models),
-        data=_script_json(
-            {
-                "titles": TITLES,
-                "settings": _curves(data),
-                "models": {name: _explored(model) for name, model in models.items()},
-                "solvers": LABELS,
-                "walk": data.get("walk"),
-            }
-        ),
-        style=(source / "page.css").read_text(encoding="utf-8"),
-        script="\n".join((source / name).read_text(encoding="utf-8") for name in ("chart.js", "page.js")),
+        has_models=bool(numbers.models or numbers.constructed),
+        places={*sections, *(chapter.id for chapter, *_ in chapters)},
+        data=Markup(_script_json(_explorers(numbers))),
+        style=Markup((source / "page.css").read_text(encoding="utf-8")),
+        script=Markup("\n".join((source / name).read_text(encoding="utf-8") for name in ("chart.js", "page.js"))),
     )
+    return printable(text)
 
 
-def _curves(data: Mapping[str, Data]) -> dict[str, Data]:
-    """Solver curves by setting: the solvers' own figures first, then those drawn beside a model's."""
-    own = [found for name, found in data.items() if name.startswith("convergence-")]
-    beside = [found["curves"] for name, found in data.items() if name.startswith("trained-")]
-    return {found["setting"]: found for found in reversed([*own, *beside])}
+def printable(text: str) -> str:
+    """Text that can be written anywhere: names of files that are not UTF-8 are shown escaped."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _explored(model: Data) -> Data:
-    """What the page keeps of a model's numbers."""
-    keys = ("setting", "contexts", "layers", "layer_mse", "krr")
-    label = model.get("label") or f"{model['model']} ({model['trained_steps']:,} steps)"
+def _explorers(numbers: Numbers) -> dict[str, Any]:
+    """What the interactive parts of the page show."""
+    curves = {found.setting: to_json(found) for found in reversed(numbers.curves.values())}
+    models = {**numbers.models, **numbers.constructed}
+    return {
+        "titles": TITLES,
+        "settings": curves,
+        "models": {name: _explored(model) for name, model in models.items()},
+        "solvers": SOLVER_LABELS,
+        "walk": to_json(numbers.walk),
+    }
+
+
+def _explored(model: ModelNumbers) -> dict[str, Any]:
     parts = ("steps", "sime", "best_step", "best_sime", "r2")
-    solvers = {name: {part: solver[part] for part in parts} for name, solver in model["solvers"].items()}
-    return {"label": label, **{key: model[key] for key in keys}, "solvers": solvers}
+    solvers = {name: {part: getattr(found, part) for part in parts} for name, found in model.solvers.items()}
+    keys = ("label", "setting", "contexts", "layers", "layer_mse", "krr")
+    return {**{key: getattr(model, key) for key in keys}, "solvers": solvers}
 
 
 def number(value: float) -> str:
@@ -140,19 +126,15 @@ def number(value: float) -> str:
     return f"{value:#.3g}".rstrip(".")
 
 
-def shown(row: Row, key: str) -> str:
+def shown(comparison: Comparison, key: str) -> str:
     """A number of a line: counts without decimals, the paper's as it writes them."""
-    value = getattr(row, key)
+    value = getattr(comparison, key)
     if isnan(value):
         return "none"
-    if row.whole and key != "runs":
+    if comparison.whole and key != "seed_variation":
         return f"{value:.0f}"
     short = number(value)
     return f"{value:g}" if key == "paper" and float(short.replace(",", "")) != value else short
-
-
-def _names(sections: Sequence[Section]) -> list[str]:
-    return list(dict.fromkeys(section.chapter for section in sections))
 
 
 def _script_json(value: Any) -> str:

@@ -1,4 +1,4 @@
-// What can be explored: errors by layer, step or number of examples; similarity of errors; a written network at work.
+// What can be explored: errors by layer, step or number of examples; similarity of errors; a constructed network at work.
 
 const LOOKS = {
   model: ["var(--ink)", ""], richardson: ["#D55E00", ""], cg: ["#0072B2", "7 4"], gd: ["#009E73", "10 3 2 3"], nesterov: ["#CC79A7", "2 3"],
@@ -93,12 +93,12 @@ function similarity(root, {models, solvers}) {
   draw();
 }
 
-// The written network's answer at every query after the chosen iteration.
+// The constructed network's answer at every query after the chosen iteration.
 function walker(root, walk) {
   const slider = control(root, "stage"), holder = root.querySelector(".chart");
   slider.max = walk.readout.length - 1;
   const draw = () => {
-    const H = 320, pad = 30, [svg, W] = canvas(holder, H, "Prediction of the written transformer after the chosen iteration");
+    const H = 320, pad = 30, [svg, W] = canvas(holder, H, "Prediction of the constructed transformer after the chosen iteration");
     svg.removeAttribute("tabindex");
     const all = walk.y.concat(...walk.readout, walk.exact), low = Math.min(...all), high = Math.max(...all);
     const px = x => pad + (x + 1) / 2 * (W - 2 * pad), py = y => H - pad - (y - low) / (high - low) * (H - 2 * pad);

@@ -1,4 +1,4 @@
-"""The list of runs: commands, costs, and what a folder is said to hold."""
+"""The list of runs: commands, costs, and what a directory is said to hold."""
 
 import re
 
@@ -6,8 +6,10 @@ import pytest
 
 from layerstep.cli.train import parse
 from layerstep.files import write_json
-from layerstep.reproduction import runs
-from layerstep.reproduction.runs import RUNS, SEEDS, listing, total_minutes
+from layerstep.reproduction import costs
+from layerstep.reproduction.costs import gpu_minutes, step_milliseconds, total_minutes
+from layerstep.reproduction.runs import RUNS, SEEDS
+from layerstep.reproduction.status import listing, measured_minutes, run_status, unknown_folders
 from layerstep.training import PRESETS
 
 from .conftest import write_config
@@ -34,7 +36,7 @@ def test_the_paper_has_sixteen_runs_and_the_seeds_differ_in_nothing_else():
 
 def test_an_empty_folder_and_none_are_missing(models):
     (models / "sphere").mkdir(parents=True)
-    assert RUNS["sphere"].held.state == RUNS["uniform"].held.state == "missing"
+    assert run_status(RUNS["sphere"]).state == run_status(RUNS["uniform"]).state == "missing"
 
 
 @pytest.mark.parametrize(
@@ -52,67 +54,98 @@ def test_an_empty_folder_and_none_are_missing(models):
 )
 def test_a_folder_is_compared_with_the_run_it_stands_for(models, changes, state, words):
     write_config(models / "sphere", RUNS["sphere"].run.override(**changes))
-    held = RUNS["sphere"].held
-    assert held.state == state
-    assert words in held.words
+    status = run_status(RUNS["sphere"])
+    assert status.state == state
+    assert words in status.words
 
 
 def test_a_snapshot_says_how_far_it_came(models):
     write_config(models / "sphere", RUNS["sphere"].run, step=60_000)
-    held = RUNS["sphere"].held
-    assert (held.steps, held.usable, held.words) == (60_000, True, "stopped after 60,000 of 500,000 steps")
+    status = run_status(RUNS["sphere"])
+    assert (status.steps, status.usable, status.words) == (60_000, True, "stopped after 60,000 of 500,000 steps")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"about": {"run": {"steps": 5, "colour": 3}}}'])
+BROKEN = [
+    "", "{", "[]", "{}", "null", "[1]", '"words"', '{"about": null}', '{"about": [1]}', '{"about": {"run": 3}}',
+    '{"about": {"run": {"steps": 5, "colour": 3}}}', '{"about": {"run": {"steps": "many"}}}', bytes(99),
+    bytes(range(256)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
 def test_a_broken_config_is_a_sentence_that_names_the_file(models, text):
     (models / "sphere").mkdir(parents=True)
-    (models / "sphere" / "config.json").write_text(text)
-    held = RUNS["sphere"].held
-    assert held.state == "unusable"
-    assert str(models / "sphere" / "config.json") in held.words
+    (models / "sphere" / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    status = run_status(RUNS["sphere"])
+    assert status.state == "unusable"
+    assert str(models / "sphere" / "config.json") in status.words
 
 
 def test_an_interrupted_run_is_to_be_resumed(models):
     for step in (500, 1000):
         write_json(models / "uniform" / "checkpoints" / f"step-{step:09}.json", {})
-    held = RUNS["uniform"].held
-    assert held.state == "interrupted"
-    assert held.words == (
+    status = run_status(RUNS["uniform"])
+    assert status.state == "interrupted"
+    assert status.words == (
         "interrupted at step 1,000: layerstep train paper --out results/models/uniform --set inputs=uniform --resume"
     )
     write_json(models / "gaussian" / "runs.json", {})
-    assert "before the first checkpoint" in RUNS["gaussian"].held.words
+    assert "before the first checkpoint" in run_status(RUNS["gaussian"]).words
 
 
 def test_files_without_a_config_are_not_used(models):
     write_json(models / "sphere" / "evaluation.json", {})
-    assert RUNS["sphere"].held.state == "unusable"
+    assert run_status(RUNS["sphere"]).state == "unusable"
 
 
 def test_a_folder_of_no_run_is_said(models):
     (models / "spher").mkdir(parents=True)
-    assert list(runs.strangers()) == ["spher"]
-    assert "no run of the list" in runs.strangers()["spher"]
+    assert list(unknown_folders()) == ["spher"]
+    assert "is not a run of the list" in unknown_folders()["spher"]
 
 
 def test_minutes_follow_the_measured_steps():
     # LOG.md: 2.11 ms alone, 1.392 ms each of four.
-    assert RUNS["sphere"].milliseconds == pytest.approx(2.11)
-    four = runs.LAUNCHES + 4 * runs.ARITHMETIC
+    assert step_milliseconds(RUNS["sphere"]) == pytest.approx(2.11)
+    four = costs.LAUNCHES + 4 * costs.ARITHMETIC
     assert four == pytest.approx(4 * 1.392)
-    assert RUNS["sphere-24"].milliseconds == pytest.approx(2 * 2.11)
+    assert step_milliseconds(RUNS["sphere-24"]) == pytest.approx(2 * 2.11)
     # A narrow model is bound by its launches, not by its arithmetic.
-    assert runs.LAUNCHES < RUNS["width-32"].milliseconds < 1.1 * runs.LAUNCHES
+    assert costs.LAUNCHES < step_milliseconds(RUNS["width-32"]) < 1.1 * costs.LAUNCHES
     assert total_minutes(ours=False) == pytest.approx(sum(r["gpu_minutes"] for r in listing() if not r["ours"]))
     saved = total_minutes(ours=False) - total_minutes(ours=False, shared=True)
     # Three laws and the arc-cosine kernel, two of 24 layers (twice the launches), three of linear attention.
-    launches = (3 + 2 + 2) * runs.LAUNCHES
-    turns = sum(RUNS[name].milliseconds for name in runs.TURNS) - 6.5
-    assert saved == pytest.approx((launches + turns) * 500_000 / 60_000)
+    launches = (3 + 2 + 2) * costs.LAUNCHES
+    saved_by_turns = sum(step_milliseconds(RUNS[name]) for name in costs.INTERLEAVED) - 6.5
+    assert saved == pytest.approx((launches + saved_by_turns) * 500_000 / 60_000)
 
 
 def test_measured_minutes_are_shared_by_models_trained_side_by_side(models):
     write_config(models / "sphere", RUNS["sphere"].run)
-    assert RUNS["sphere"].measured_minutes is None
+    assert measured_minutes(RUNS["sphere"]) is None
     write_json(models / "sphere" / "evaluation.json", {"seconds": 600, "stack": ["a", "b"]})
-    assert RUNS["sphere"].measured_minutes == 5
+    assert measured_minutes(RUNS["sphere"]) == 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "null", "[1]", "{", '"words"', '{"seconds": ' + 400 * "9" + ', "stack": ["a"]}', '{"seconds": -1}',
+        '{"seconds": "5", "stack": ["a"]}', '{"seconds": NaN, "stack": ["a"]}', '{"seconds": 5, "stack": []}',
+        '{"seconds": 5, "stack": 3}',
+    ],
+)  # fmt: skip
+def test_an_evaluation_that_says_nothing_is_named_beside_the_run(models, text):
+    write_config(models / "sphere", RUNS["sphere"].run)
+    (models / "sphere" / "evaluation.json").write_text(text)
+    (row,) = (row for row in listing() if row["name"] == "sphere")
+    assert row["measured_minutes"] is None
+    assert str(models / "sphere" / "evaluation.json") in row["status"]
+    assert row["status"].startswith("500,000 steps, as in the paper; ")
+
+
+def test_a_run_that_shared_its_gpu_has_no_minutes_of_its_own(models):
+    write_config(models / "sphere", RUNS["sphere"].run)
+    write_json(models / "sphere" / "evaluation.json", {"seconds": 600, "stack": ["a"], "shared": ["b"]})
+    assert measured_minutes(RUNS["sphere"]) is None
+    assert gpu_minutes(RUNS["sphere"]) == pytest.approx(2.11 * 500_000 / 60_000)

@@ -1,0 +1,73 @@
+"""All numbers of a report: each computed or found, and those that fail named with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from layerstep.errors import LayerstepError
+from layerstep.reproduction.numbers import constructed, curves, measurements, noise, systems, trained_noise
+from layerstep.reproduction.numbers.model import ModelNumbers
+from layerstep.reproduction.numbers.store import Store
+from layerstep.reproduction.numbers.verdicts import Verdicts
+from layerstep.reproduction.runs import RUNS, SEEDS
+from layerstep.reproduction.settings import DISTRIBUTIONS
+
+T = TypeVar("T")
+
+#: Settings whose solver curves are shown beside deep models, and for how many steps.
+DEEP_CURVES = {"sphere-24": ("sphere", 500), "sphere-24-v2": ("sphere-v2", 1500)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What figures are drawn from and claims are checked against. None or absent: not here, or could not be made."""
+
+    models: dict[str, ModelNumbers] = field(default_factory=dict)
+    constructed: dict[str, ModelNumbers] = field(default_factory=dict)
+    walk: constructed.Walk | None = None
+    schemes: constructed.Schemes | None = None
+    curves: dict[str, curves.SolverCurves] = field(default_factory=dict)  # by setting, or by deep model
+    conditioning: dict[str, systems.Conditioning] = field(default_factory=dict)
+    cg_precision: systems.Precision | None = None
+    noise: dict[str, noise.RidgeNoise] = field(default_factory=dict)
+    model_noise: dict[str, trained_noise.ModelNoise] = field(default_factory=dict)
+    verdicts: Verdicts = field(default_factory=dict)
+
+    def curves_beside(self, model: ModelNumbers) -> curves.SolverCurves | None:
+        return self.curves.get(model.name) or self.curves.get(model.setting)
+
+
+def collect(
+    store: Store, names: list[str], failed: dict[str, str], progress: Callable[[str], None] = lambda name: None
+) -> Numbers:
+    """Everything but verdicts, of the models `names`; reasons of what could not be made are added to `failed`."""
+
+    def attempt(name: str, otherwise: T, make: Callable[..., T], *of: Any) -> T:
+        progress(name)
+        try:
+            return make(store, *of)
+        except LayerstepError as error:
+            failed[name] = str(error)
+            return otherwise
+
+    # One setting's solvers are in memory at a time.
+    ordered = sorted(names, key=lambda name: RUNS[name].setting)
+    measured = {name: attempt(name, None, measurements.measure, name) for name in ordered}
+    models = {name: model for name in RUNS if (model := measured.get(name)) is not None}
+    shown = {**{name: (name, curves.CURVE_STEPS) for name in (*DISTRIBUTIONS, "arccos1")}, **DEEP_CURVES}
+    shown = {name: of for name, of in shown.items() if name in (*DISTRIBUTIONS, *models)}
+    beside_paper = [name for name in models if name in (*noise.TABLE_SETTINGS, *SEEDS)]
+    curve = {name: attempt(f"curves, {name}", None, curves.solver_curves, *of) for name, of in shown.items()}
+    return Numbers(
+        models=models,
+        constructed=attempt("constructed models", {}, constructed.constructed_models),
+        walk=attempt("walk", None, constructed.constructed_walk),
+        schemes=attempt("schemes", None, constructed.constructed_schemes),
+        curves={name: found for name, found in curve.items() if found},
+        conditioning=attempt("conditioning", {}, systems.conditioning),
+        cg_precision=attempt("cg-precision", None, systems.cg_precision),
+        noise=attempt("noise", {}, noise.ridge_noise),
+        model_noise=attempt("noise-trained", {}, trained_noise.model_noise, beside_paper),
+    )

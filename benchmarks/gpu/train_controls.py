@@ -18,14 +18,14 @@ from layerstep.files import provenance, write_json
 from layerstep.measurement.calibration.controls.check import Response, responses
 from layerstep.measurement.calibration.controls.mechanism import Dual, Functional
 from layerstep.measurement.calibration.controls.suite import controls
-from layerstep.measurement.calibration.controls.train import Class, train
+from layerstep.measurement.calibration.controls.trainer import Trainer, train
 from layerstep.training import GPT
 
 PER_TAR = 5
 AFTERWARDS = 35.0  # seconds for the checks and for packing
 
 
-def check(trained: Class, index: int, folder: Path) -> list[Response]:
+def check(trained: Trainer, index: int, folder: Path) -> list[Response]:
     """How the stored control answers noise in its state; for one trained on labels directions are fitted."""
     each = trained.members[index]
     gpt = GPT.from_pretrained(folder / each.name, device=trained.device)

@@ -11,7 +11,7 @@ from layerstep.measurement.calibration.controls.lessons import Units, at_tokens,
 from layerstep.measurement.calibration.controls.mechanism import MEMORY, Descent, F, Problem, S, Swap, supervised
 from layerstep.measurement.calibration.controls.network import STATE, Edit, Stacked, directions, initialise
 from layerstep.measurement.calibration.controls.suite import FIXED_STEP, INTERVAL, controls
-from layerstep.measurement.calibration.controls.train import CHUNK, Class
+from layerstep.measurement.calibration.controls.trainer import CHUNK, Trainer
 from layerstep.training import GPT
 from layerstep.training.gpt import enlist
 from layerstep.training.stack import Layout
@@ -94,7 +94,7 @@ def test_stacked_networks_are_gpts_and_an_edit_sets_what_it_says(mask):
     units = [Units.of(each) for each in members]
     now = stacked([lesson(c, u, 1, 0, CPU) for c, u in zip(members, units, strict=True)])
     tokens = now.tokens[0]
-    seen = Class(members, CPU)._places(tokens)[2]
+    seen = Trainer(members, CPU)._places(tokens)[2]
     states, head = network(tokens, seen)
     for s, gpt in enumerate(gpts):
         *_, last = gpt.stream(tokens[s])
@@ -135,7 +135,7 @@ def test_lessons_depend_on_seed_and_chunk_and_put_states_where_they_live(control
 
 def test_training_falls_and_saves_what_is_true(tmp_path):
     members = [TINY[name] for name in ("boost", "decoy-dual", "labels")]
-    network = Class(members, CPU)
+    network = Trainer(members, CPU)
     first = network.terms(_now(network))[0].detach()
     for _ in range(2):
         network.advance(total=2 * CHUNK)
@@ -154,7 +154,7 @@ def test_training_falls_and_saves_what_is_true(tmp_path):
     assert responses(network.gpt(2), members[2], members[0].mechanism, None, B=16)
 
 
-def _now(network: Class):
+def _now(network: Trainer):
     drawn = stacked([lesson(c, u, 1, 9, CPU) for c, u in zip(network.members, network.units, strict=True)])
     return type(drawn)(**{name: value[0] for name, value in vars(drawn).items()})
 

@@ -4,5 +4,5 @@ A control is a layerstep GPT whose residual stream carries a solver's state alon
 written there is what later layers go on from. Beside the positive controls stand networks of the same size whose state
 can be read but is not used (decoys), networks trained on labels alone, and solvers next to those of the library.
 
-    python -m layerstep.measurement.calibration.controls.train --out results/controls
+    python -m layerstep.measurement.calibration.controls.trainer --out results/controls
 """

@@ -1,4 +1,4 @@
-"""python -m layerstep.measurement.calibration.controls.train --out results/controls: train all controls, stacked.
+"""python -m layerstep.measurement.calibration.controls.trainer --out results/controls: train all controls, stacked.
 
 A network's loss is that of its states along the fixed directions after every layer, of its output, and of both after an
 intervention at a random layer: states replaced, in half of the prompts everything else replaced as well. Targets are
@@ -35,7 +35,7 @@ SYNC = 8  # chunks between looks at the clock
 KIND = "layerstep-control"
 
 
-class Class:
+class Trainer:
     """Controls of one mask and shape in training: one buffer of weights, one captured step on CUDA."""
 
     def __init__(self, members: Sequence[Control], device: torch.device) -> None:
@@ -237,11 +237,11 @@ def _weights(control: Control, units: Units) -> Float[Tensor, "L 4"]:
 
 def train(
     members: Sequence[Control], device: torch.device, seconds: float, steps: int, say: Callable[[str], None] = print
-) -> list[Class]:
+) -> list[Trainer]:
     """Train controls of all masks in turn, for `steps` steps or as many as fit into `seconds`."""
     began = time.monotonic()
     masks = list(dict.fromkeys(each.mask for each in members))
-    classes = [Class([each for each in members if each.mask == mask], device) for mask in masks]
+    classes = [Trainer([each for each in members if each.mask == mask], device) for mask in masks]
     chunk, total, reported, mark = 0, steps // CHUNK, began, began
     while chunk < total:
         for each in classes:

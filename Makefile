@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: report kill test slow lint format bench clean
+.PHONY: report kill test slow fuzz lint format bench clean
 
 report: $(READY)
 	$(BIN)/layerstep reproduce
@@ -18,6 +18,10 @@ kill: $(READY)
 
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+# 10,000 command lines and 10,000 calls of the library.
+fuzz: $(READY)
+	$(BIN)/python -m pytest -m fuzz -s tests/fuzz
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks

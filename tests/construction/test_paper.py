@@ -12,7 +12,6 @@ from construction.cases import KINDS, system, worked_example
 from layerstep.construction import construct
 from layerstep.construction.blocks import MLP, Mask
 from layerstep.construction.gadgets import splines
-from layerstep.construction.schemes.base import tally
 from layerstep.errors import InputError
 from layerstep.tasks import Prompts
 
@@ -85,7 +84,7 @@ def test_constants_of_the_theorem(given, constants, L, units, W):
 
 @pytest.mark.parametrize(("error", "blocks", "width"), [(0.1, 653_237, 1.2e13), (0.01, 726_959, 3.7e13)])
 def test_at_the_papers_own_setting_the_network_is_certified_and_not_built(error, blocks, width):
-    built = construct(5, 40, 1.0, 0.0025, B_x=1.0, B_y=3.0, error=error, c=None)
+    built = construct(5, 40, 1.0, 0.0025, B_x=1.0, B_y=3.0, scheme="paper", error=error, c=None)
     assert built.depth == blocks
     assert built.width == pytest.approx(width, rel=0.03)
     assert built.certificate.bound == pytest.approx(error)
@@ -97,7 +96,7 @@ def test_at_the_papers_own_setting_the_network_is_certified_and_not_built(error,
 
 def test_counted_is_built():
     built = network()
-    assert built.scheme.counts() == tally(built.scheme.blocks())
+    assert built.scheme.counts() == built.scheme.blocks().tally()
     assert sum(p.numel() for p in built.parameters()) == built.certificate.stored
     assert len(built.blocks) == built.depth
 
@@ -115,18 +114,19 @@ def interp(spline, knots, f):
 
 def inexact_recursion(scheme, problem):
     """Section by section what the network computes, with NumPy's interpolation for its splines."""
-    N, n, eta, lam = scheme.N, scheme.units, scheme.eta, scheme.lam
+    theorem, lam = scheme.theorem, scheme.problem.lam
+    N, n, eta = theorem.N, theorem.units, theorem.eta
 
     def squared(name, delta):
         return interp(splines.square(delta, n[name]), np.linspace(-delta, delta, n[name] + 1), np.square)
 
-    delta = 1 / (1 + N * scheme.kappa)
+    delta = 1 / (1 + N * theorem.kappa)
     y = 1 + np.arange(n["flip"] + 1) / n["flip"] * ((1 - delta) ** -0.5 - 1)
     k, k_query = 1 / (1 + problem.D), 1 / (1 + problem.D_q)
     alpha = np.interp(k, 1 - y**-2, y**2 - 1)
-    sq = squared("sq", scheme.B_y + scheme.B_alpha)
+    sq = squared("sq", theorem.B_y + theorem.B_alpha)
     beta = eta / 4 * (sq(problem.y + alpha) - sq(problem.y - alpha))
-    sq_tilde = squared("sq_tilde", scheme.B_w + scheme.B_alpha)
+    sq_tilde = squared("sq_tilde", theorem.B_w + theorem.B_alpha)
     w, iterates = np.zeros(N), [np.zeros(N)]
     for _ in range(scheme.L):
         p = -(problem.K @ w) / problem.D
@@ -134,7 +134,7 @@ def inexact_recursion(scheme, problem):
         iterates.append(w)
     y = (N + 1) ** 0.5 - np.arange(n["inv"] + 1) / n["inv"] * ((N + 1) ** 0.5 - 1)
     k_hat = np.interp(k_query, y**-2, y**2)
-    sq_hat = squared("sq_hat", scheme.B_w + 3)
+    sq_hat = squared("sq_hat", theorem.B_w + 3)
     p = problem.k_q @ w * k_query
     out = N / 4 * (sq_hat(k_hat / N + p) - sq_hat(k_hat / N - p))
     return {"alpha": alpha, "beta": beta, "w": np.array(iterates), "k_hat": k_hat, "p": p, "out": out}
@@ -180,7 +180,7 @@ def test_every_block_keeps_its_own_tolerance(kind):
         return after[index][:, stream.row(name)].numpy()
 
     rounding = 1e-12
-    K, D, lam, eta, eps = problem.K, problem.D, scheme.lam, scheme.eta, scheme.eps
+    K, D, lam, eta, eps = problem.K, problem.D, scheme.problem.lam, scheme.theorem.eta, scheme.theorem.eps
     np.testing.assert_allclose(get(1, "k")[train], 1 / (1 + D), atol=rounding)
     np.testing.assert_allclose(get(1, "k")[query], 1 / (1 + problem.D_q[0]), atol=rounding)
     np.testing.assert_allclose(get(1, "k")[0], 1 / (1 + N), atol=rounding)
@@ -263,7 +263,7 @@ def clears_row_of_beta(built):
 def inverse_without_its_constant(built):
     """Erratum 3: the spline of 1 / x without d = N + 1."""
     scheme, stream = built.scheme, built.stream
-    spline = splines.inverse(1 / (scheme.N + 1), scheme.units["inv"])
+    spline = splines.inverse(1 / (scheme.problem.N + 1), scheme.theorem.units["inv"])
     W_in = spline.a[:, None] * stream.form(k=1.0) + spline.b[:, None] * stream.form(one=1.0)
     built.blocks[-2].mlp = MLP(W_in, stream.write(k_hat=spline.c))
 
@@ -378,7 +378,7 @@ def test_a_bound_that_says_nothing_warns():
 
 @pytest.mark.parametrize("L", [1, 5, 200])
 def test_a_number_of_iterations_alone_is_enough(L):
-    built = construct(2, 5, 2.0, 5.0, B_x=1.0, B_y=1.0, L=L)
+    built = construct(2, 5, 2.0, 5.0, B_x=1.0, B_y=1.0, scheme="paper", L=L)
     assert built.L == L
     assert built.depth == 2 * L + 5
     problem = system(5, 2, 2.0, 5.0)

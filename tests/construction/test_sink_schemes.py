@@ -11,6 +11,7 @@ from layerstep.construction import construct
 from layerstep.construction.blocks import Mask
 from layerstep.construction.executor import Pass, Program
 from layerstep.construction.gadgets.kernel_attention import kernel_logits
+from layerstep.construction.problem import Gaussian
 from layerstep.tasks import Prompts, Task, sample
 
 # Every way to build a network without splines; what holds for one holds for all.
@@ -102,7 +103,7 @@ def test_worked_example_of_the_read_in():
     np.testing.assert_allclose(
         after[1:4, network.stream.row("beta")], [0.4897481166, -0.3979210504, 0.2448740583], atol=1e-10
     )
-    W_Q, W_K = kernel_logits(network.stream, 1.0, sink=0.3)
+    W_Q, W_K = kernel_logits(network.stream, Gaussian(v=1.0), sink=0.3)
     allowed = Mask(train=("dummy", "train"), query=("dummy", "train")).allowed(kinds, kinds)
     weights = torch.softmax(((Z @ W_Q.T) @ (Z @ W_K.T).mT).masked_fill(~allowed, -torch.inf), -1)
     expected = [0.1469244350, 0.1193763151, 0.1469244350, 0.1208748341]

@@ -21,7 +21,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("lo", COUNTS)
 def test_step_counts(lo):
-    assert tuple(ChebyshevSteps(lo=lo, hi=1).steps(phi) for phi in (0.1, 0.01, 0.001, 1e-6)) == COUNTS[lo]
+    assert tuple(ChebyshevSteps(lo=lo, hi=1).needed(phi) for phi in (0.1, 0.01, 0.001, 1e-6)) == COUNTS[lo]
 
 
 def test_coefficients_of_the_worked_example():
@@ -60,7 +60,7 @@ def test_contraction_is_the_largest_value_of_the_error_polynomial(interval, L):
 def test_steps_are_enough_and_no_more(interval, target):
     lo, hi = interval
     for steps in (ChebyshevSteps(lo=lo, hi=hi), ConstantSteps(lo=lo, hi=hi, eta=1 / hi)):
-        L = steps.steps(target)
+        L = steps.needed(target)
         assert steps.contraction(L) <= target * (1 + 1e-6)
         assert L == 1 or steps.contraction(L - 1) >= target * (1 - 1e-6)
 
@@ -93,4 +93,4 @@ def test_noise_is_amplified_no_more_than_by_richardson():
 
 def test_a_step_size_that_diverges_is_refused_in_words():
     with pytest.raises(InputError, match=r"eta = 2\.5: must be below 2 / 1"):
-        ConstantSteps(lo=0.1, hi=1, eta=2.5).steps(0.1)
+        ConstantSteps(lo=0.1, hi=1, eta=2.5).needed(0.1)

@@ -174,10 +174,10 @@ def sampled_prompts(network: Any, count: int, seed: int) -> list[tuple[Any, Any,
 
     from layerstep.tasks import Task, sample
 
-    scheme = network.scheme
-    task = Task(d=scheme.d, N=scheme.N, v=scheme.v, sigma=math.sqrt(scheme.lam))
+    problem = network.problem
+    task = Task(d=problem.d, N=problem.N, v=problem.kernel.v, sigma=math.sqrt(problem.lam))
     drawn = sample(task, count, seed)
-    y = drawn.y.clamp(-scheme.B_y, scheme.B_y) if scheme.B_y is not None else drawn.y
+    y = drawn.y.clamp(-problem.B_y, problem.B_y)
     return [(drawn.x[b, : task.N], y[b, : task.N], drawn.x[b, task.N :]) for b in range(count)]
 
 
@@ -185,13 +185,11 @@ def run_prompt(network: Any, x: Any, y: Any, xq: Any) -> list[dict[str, float]]:
     """Value, exact value, error and the parts of the bound, for every query of a prompt."""
     import torch
 
-    from layerstep.tasks.kernels import gaussian
-
     prediction = network.predict(x, y, xq)
     x, y, xq = (torch.as_tensor(array, dtype=torch.float64) for array in (x, y, xq))
-    scheme = network.scheme
-    system = gaussian(x, x, scheme.v) + scheme.lam * torch.eye(len(x), dtype=torch.float64)
-    exact = gaussian(xq, x, scheme.v) @ torch.linalg.solve(system, y)
+    kernel, lam = network.problem.kernel, network.problem.lam
+    system = kernel(x, x) + lam * torch.eye(len(x), dtype=torch.float64)
+    exact = kernel(xq, x) @ torch.linalg.solve(system, y)
     columns = {
         "value": prediction.value,
         "exact": exact,

@@ -87,11 +87,12 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
     place = as_path("model", model)
     if place.is_file():
         network = load(place)
-        scheme = network.scheme
-        own = {"d": scheme.d, "N": scheme.N, "v": scheme.v, "sigma": math.sqrt(scheme.lam), "kernel": "gaussian"}
+        problem = network.problem
+        own = {"d": problem.d, "N": problem.N, "v": problem.kernel.v, "sigma": math.sqrt(problem.lam)}
+        own["kernel"] = "gaussian"
         task = options.task(own, model)
         stages = sorted({round(network.L ** (k / 23)) for k in range(24)})
-        contexts = default_contexts(task.N) if scheme.flexible else [task.N]
+        contexts = default_contexts(task.N) if network.scheme.flexible else [task.N]
         return (lambda prompts: network.path(prompts, stages=stages, contexts=contexts)), task, ""
     if place.is_dir():
         return _trained(place, probes, prompts, seed, device, options, show)

@@ -1,4 +1,4 @@
-"""A transformer whose weights are written: splines, named stream, blocks, schemes, certificates."""
+"""A transformer whose weights are constructed: splines, named stream, blocks, schemes, certificates."""
 
 from typing import TYPE_CHECKING, Any
 

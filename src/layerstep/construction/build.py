@@ -1,4 +1,4 @@
-"""`construct`: arguments to a scheme, with every reason at once when there is none."""
+"""`construct`: a problem, the scheme's plan for it, the network."""
 
 from __future__ import annotations
 
@@ -8,28 +8,25 @@ from typing import Any
 
 import torch
 
-from layerstep.construction.certificate import Precondition, require_all
 from layerstep.construction.network import Construction
-from layerstep.construction.schemes.base import depth_and_sink
+from layerstep.construction.problem import Gaussian, Precondition, Problem, require_all
+from layerstep.construction.schemes.base import MOST_ITERATIONS, Scheme
 from layerstep.construction.schemes.compact import Compact
 from layerstep.construction.schemes.exact import Exact
-from layerstep.construction.schemes.paper import plan
-from layerstep.construction.steps import ChebyshevSteps, ConstantSteps, Steps
+from layerstep.construction.schemes.paper import Paper
 from layerstep.errors import (
     as_device,
+    as_dtype,
     as_float,
+    quoted,
     require,
     require_choice,
     require_count,
     require_positive,
-    require_square,
 )
 
-SCHEMES = ("paper", "exact", "compact")
-# Where no error is asked for, the sink leaks this fraction: below what float64 rounding does to the same numbers.
-_LEAK = 2.0**-43
-# The options that one scheme alone reads, and the values that ask for nothing: the others would ignore any other.
-_OPTIONS = {"eps": ("paper", (None,)), "c": ("paper", (0.5, None)), "rho": ("exact", (None,)), "heads": ("exact", (2,))}
+#: A new scheme is one file and one entry.
+SCHEMES: dict[str, type[Scheme]] = {kind.name: kind for kind in (Paper, Exact, Compact)}
 
 
 def construct(
@@ -40,7 +37,7 @@ def construct(
     *,
     B_x: float | None = None,
     B_y: float | None = None,
-    scheme: str = "paper",
+    scheme: str | None = None,
     eps: float | None = None,
     error: float | None = None,
     eta: float | None = None,
@@ -48,7 +45,7 @@ def construct(
     L: int | None = None,
     rho: float | None = None,
     heads: int = 2,
-    dtype: torch.dtype = torch.float64,
+    dtype: torch.dtype | str = torch.float64,
     device: str | torch.device = "cpu",
 ) -> Construction:
     """A transformer that predicts with f*(q) = k_q·(K + lam I)^-1 y, K the Gaussian kernel of bandwidth v.
@@ -58,8 +55,9 @@ def construct(
     guaranteed distance to f*; `eps`, the theorem's tolerance (paper scheme, error C_sys eps); `L`, a number of
     iterations, whatever that guarantees.
 
-    scheme   "paper": the theorem's network, 2L + 5 blocks. "exact": the row-sum preconditioned iteration without
-             approximation. "compact": the smallest, without preconditioner.
+    scheme   "compact": the smallest, without preconditioner. "exact": the row-sum preconditioned iteration without
+             approximation. "paper": the theorem's network, 2L + 5 blocks. Left out: paper where eps is given, else
+             compact.
     eta      a constant step: Richardson's iteration. Left out: the paper's largest step (paper), Chebyshev
              coefficients (exact, compact).
     c        the constant of the theorem, eps < c < 1 (paper scheme); None for 2 eps.
@@ -68,52 +66,56 @@ def construct(
 
     An option that the scheme does not read is refused, but for B_x.
     """
-    device = as_device(device)
-    require_count(d=d, N=N, heads=heads)
-    require_square(v=v)
-    require_positive(lam=lam)
-    optional = {"B_x": B_x, "B_y": B_y, "eps": eps, "error": error, "eta": eta, "c": c}
-    require_positive(**{name: value for name, value in optional.items() if value is not None})
+    if scheme is None:
+        scheme = "compact" if eps is None else "paper"
     require_choice("scheme", scheme, SCHEMES)
-    if L is not None:
-        require_count(L=L)
-    require(rho is None or 0 <= as_float(rho) < math.inf, "rho", repr(rho), "a finite number of at least 0")
-    # NumPy's numbers are welcome, but weights and files are made of Python's.
-    d, N, heads, L = int(d), int(N), int(heads), None if L is None else int(L)
-    v, lam, rho = float(v), float(lam), None if rho is None else float(rho)
-    B_x, B_y, eps, error, eta, c = (None if value is None else float(value) for value in optional.values())
-    arguments = {"d": d, "N": N, "v": v, "lam": lam, "B_x": B_x, "B_y": B_y, "scheme": scheme, "eps": eps}
-    arguments |= {"error": error, "eta": eta, "c": c, "L": L, "rho": rho, "heads": heads}
-    ok = isinstance(dtype, torch.dtype) and dtype.is_floating_point
-    require(ok, "dtype", repr(dtype), "a floating-point type of torch")
-    u = torch.finfo(dtype).eps / 2
-    require(
-        lam / N > 4 * u,
-        "dtype",
-        dtype,
-        f"precise enough for lam / N = {lam / N:.2g} > 4 u = {4 * u:.2g}",
-        "Rounded attention weights can make the system indefinite: use float64 or a larger lam.",
-    )
-    unread = [
-        Precondition(arguments[name] in unused, f"{name} = {arguments[name]!r}", f'left out: for scheme="{owner}"', "")
-        for name, (owner, unused) in _OPTIONS.items()
-        if scheme != owner
-    ]
-    if scheme == "paper":
-        made = plan(d, N, v, lam, B_x=B_x, B_y=B_y, eps=eps, error=error, eta=eta, c=c, L=L, unread=unread)
-    else:
-        made = _sink_scheme(scheme, d, N, v, lam, B_y, error, eta, L, rho, heads, unread)
-        require(
-            made.a < torch.finfo(dtype).max,
-            "dtype",
-            dtype,
-            f"large enough for the sink weight {made.a:.2g}",
-            "Ask for a larger error, or use float32 or float64.",
+    ranges = {name: B for name, B in (("B_x", B_x), ("B_y", B_y)) if B is not None}
+    problem = Problem(d=d, N=N, kernel=Gaussian(v=v), lam=lam, **ranges)
+    dtype, device = as_dtype(dtype), as_device(device)
+    require_all("dtype", [problem.precision(dtype)])
+    asked = _numbers(eps=eps, error=error, eta=eta, c=c, L=L, rho=rho, heads=heads)
+
+    kind = SCHEMES[scheme]
+    own = {name: asked[name] for name in ("error", "L", *kind.options)}
+    require_all(f'scheme="{scheme}" cannot be built', [*kind.conditions(problem, **own), *_unread(kind, asked)])
+    made = kind.plan(problem, eta=asked["eta"], **own)
+    network = Construction(made, problem.arguments() | {"scheme": scheme} | asked)
+    if network.is_built:
+        _require_range(network, dtype)
+        if eps is not None or error is not None:
+            _warn(network, torch.finfo(dtype).eps / 2)
+    return network.to(device=device, dtype=dtype)
+
+
+def _numbers(*, L: Any, heads: Any, rho: Any, **positive: Any) -> dict[str, Any]:
+    """The options as Python's numbers, checked; None where nothing is asked."""
+    require_positive(**{name: value for name, value in positive.items() if value is not None})
+    require(rho is None or 0 <= as_float(rho) < math.inf, "rho", quoted(rho), "a finite number of at least 0")
+    require_count(1, MOST_ITERATIONS, **({} if L is None else {"L": L}))
+    require_count(heads=heads)
+    options = positive | {"L": L, "rho": rho, "heads": heads}
+    kinds = {"L": int, "heads": int}
+    return {name: None if value is None else kinds.get(name, float)(value) for name, value in options.items()}
+
+
+def _unread(kind: type[Scheme], asked: dict[str, Any]) -> list[Precondition]:
+    """That nothing is asked for which only another scheme reads: it would be ignored."""
+    return [
+        Precondition(
+            asked[name] in (idle, None), f"{name} = {asked[name]!r}", f'left out: for scheme="{other.name}"', ""
         )
-    network = Construction(made, arguments).to(device=device, dtype=dtype)
-    if (eps is not None or error is not None) and network.is_built:
-        _warn(network, u)
-    return network
+        for other in SCHEMES.values()
+        if other is not kind
+        for name, idle in other.options.items()
+    ]
+
+
+def _require_range(network: Construction, dtype: torch.dtype) -> None:
+    """Refuse a type in which a weight is infinite."""
+    largest = max(float(weight.abs().max()) for weight in network.parameters())
+    allowed = f"large enough for the sink weight and all others, up to {largest:.2g}"
+    remedy = "Ask for a larger error, or use float32 or float64."
+    require(largest < torch.finfo(dtype).max, "dtype", dtype, allowed, remedy)
 
 
 def _warn(network: Construction, u: float) -> None:
@@ -133,57 +135,3 @@ def _warn(network: Construction, u: float) -> None:
             f"{'Use float64' if u > 1e-15 else 'Ask for less'}. {hold}",
             stacklevel=3,
         )
-
-
-def _sink_scheme(
-    scheme: str,
-    d: int,
-    N: int,
-    v: float,
-    lam: float,
-    B_y: float | None,
-    error: float | None,
-    eta: float | None,
-    L: int | None,
-    rho: float | None,
-    heads: int,
-    unread: list[Precondition],
-) -> Compact | Exact:
-    require_all(
-        f'scheme="{scheme}" cannot be built',
-        [
-            Precondition(
-                (error is None) != (L is None),
-                f"error = {error} and L = {L}",
-                "one of the two, not both",
-                "error asks for a guarantee, L for a number of iterations.",
-            ),
-            Precondition(
-                error is None or B_y is not None,
-                "B_y = None",
-                "the largest |y_i| when an error is asked for",
-                "The guaranteed error is a multiple of it.",
-            ),
-            Precondition(
-                scheme != "exact" or heads in (1, 2), f"heads = {heads}", "1 or 2", "2 heads need half the blocks."
-            ),
-            *unread,
-        ],
-    )
-    if scheme == "exact":
-        rho = rho if rho is not None else (0.0 if eta is not None else lam)
-        lo, hi = Exact.interval(N, lam, rho)
-    else:
-        lo, hi = Compact.interval(N, lam)
-    # Where lam swallows N the interval is one number, and the steps divide by its width.
-    hi = max(hi, lo * (1 + 2.0**-49))
-    steps: Steps = ChebyshevSteps(lo=lo, hi=hi) if eta is None else ConstantSteps(lo=lo, hi=hi, eta=eta)
-    kind: Any = Exact if scheme == "exact" else Compact
-    if error is not None and B_y is not None:
-        target = error / (B_y * math.sqrt(N / lam))
-        phi, delta = (0.75 * target, 0.49 * target) if scheme == "exact" else (target, 0.495 * target)
-        L, a = depth_and_sink(kind.relative_bound, steps, N, target, phi, delta)
-    else:
-        a = N / _LEAK
-    extra = {"rho": rho, "heads": heads} if scheme == "exact" else {}
-    return kind(d=d, N=N, v=v, lam=lam, B_y=B_y, steps=steps, L=L, a=a, **extra)

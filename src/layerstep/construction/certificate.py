@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from layerstep.errors import InputError
 from layerstep.tasks.kernels import gaussian
 
 _ENTRIES = 2**22  # of a kernel matrix, held at a time
@@ -91,31 +89,13 @@ def _number(value: float) -> str:
     return f"{int(value):,}" if whole else f"{value:.6g}"
 
 
-@dataclass(frozen=True)
-class Precondition:
-    """One condition of a theorem: what was given, what is allowed and why, what to do."""
-
-    ok: bool
-    given: str
-    allowed: str
-    remedy: str
-
-
-def require_all(what: str, preconditions: Sequence[Precondition]) -> None:
-    """Raise one InputError that lists every precondition that fails."""
-    failed = [p for p in preconditions if not p.ok]
-    if failed:
-        lines = [f"{p.given}: must be {p.allowed}. {p.remedy}".rstrip() for p in failed]
-        raise InputError(lines[0] if len(lines) == 1 else "\n  ".join([f"{what}: {len(lines)} reasons.", *lines]))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
     """value [M] and bound [M]: |value - exact KRR| <= bound = iteration + readout + arithmetic, for this prompt.
 
     iteration: the system that was not solved to the end, c_q |y - (K + lam I) w|. readout: |value - k_q·w|.
     arithmetic: rounding in the evaluation of these two. `promised` is the a-priori bound with this prompt's own
-    labels, None where no theorem covers it.
+    labels and inputs, None where no theorem covers them.
     """
 
     value: Float[Tensor, "M"]
@@ -124,6 +104,11 @@ class Prediction:
     readout: Float[Tensor, "M"]
     arithmetic: Float[Tensor, "M"]
     promised: float | None = None
+
+    @property
+    def above_promise(self) -> Bool[Tensor, "M"]:
+        """Where the bound is above what was promised, or nothing could be: trust the bound."""
+        return ~(self.bound <= (-math.inf if self.promised is None else self.promised))
 
 
 def certify(
@@ -135,28 +120,36 @@ def certify(
     v: float,
     lam: float,
     promised: float | None = None,
+    input_error: float = 0.0,
 ) -> Prediction:
     """|value - f*(q)| <= |value - k_q·w| + c_q |y - (K + lam I) w|, c_q = min(1/2, |k_q| / √lam) / √lam.
 
     Holds for any w and any value, whatever network or precision they came from: w - w* = -(K + lam I)^-1 r with the
     residual r, and |(K + lam I)^-1 k_q| <= c_q since k_q = K^{1/2} h with |h| <= 1. Evaluated in float64.
+
+    input_error: f* is meant for points and labels of which x, y and xq have this relative error.
     """
     x, y, xq, w, out = (tensor.to("cpu", torch.float64) for tensor in (x, y, xq, w, value))
     (n, d), size = x.shape, w.abs()
-    u = torch.finfo(torch.float64).eps / 2
+    u, tiny = torch.finfo(torch.float64).eps / 2, torch.finfo(torch.float64).tiny
     coefficients = torch.stack([w, size], dim=1)
     (K_w, K_size), _ = _kernel_times(x, x, v, coefficients)
     (k_w, k_size), k_norm = _kernel_times(xq, x, v, coefficients)
+    # A kernel value exp(-t) carries the relative error of t, (d + 6) u, as the absolute error (d + 6) u t exp(-t)
+    # <= (d + 6) u / e; a sum of n terms adds n u of the sum of their sizes, and each product another u or two.
+    moved, moved_q = _moved(x, xq, v, input_error)
+    kernel_error = u * (d + 6) / math.e + moved
+    kernel_error_q = u * (d + 6) / math.e + moved_q
+    # A kernel value below the least number is not 0.
+    k_norm = k_norm + math.sqrt(n) * (tiny + moved_q)
     c_q = (k_norm / math.sqrt(lam)).clamp(max=0.5) / math.sqrt(lam)
     iteration = c_q * norm(y - K_w - lam * w)
     readout = (out - k_w).abs()
-    # A kernel value exp(-t) carries the relative error of t, (d + 6) u, as the absolute error (d + 6) u t exp(-t)
-    # <= (d + 6) u / e; a sum of n terms adds n u of the sum of their sizes, and each product another u or two.
-    kernel_error = (d + 6) / math.e * size.sum()
-    in_residual = (n + 4) * (K_size + lam * size) + kernel_error + 2 * y.abs()
-    in_readout = (n + 4) * k_size + kernel_error + out.abs()
-    first_order = u * (c_q * norm(in_residual) + in_readout + (n + 8) * (iteration + readout))
-    arithmetic = 2 * first_order  # which covers the rounding of this line and the higher orders
+    in_residual = u * (n + 4) * (K_size + lam * size) + kernel_error * size.sum() + (2 * u + input_error) * y.abs()
+    in_readout = u * ((n + 4) * k_size + out.abs()) + kernel_error_q * size.sum()
+    first_order = c_q * norm(in_residual) + in_readout + u * (n + 8) * (iteration + readout)
+    # Twice: that covers the rounding of these lines and the higher orders. And what is lost below the least number.
+    arithmetic = 2 * first_order + underflow(n, lam)
     return Prediction(
         value=value,
         bound=iteration + readout + arithmetic,
@@ -165,6 +158,26 @@ def certify(
         arithmetic=arithmetic,
         promised=promised,
     )
+
+
+def underflow(n: int, lam: float) -> float:
+    """More than n numbers below the least can change a prediction by: a bound is not 0 where the truth may differ."""
+    return n * torch.finfo(torch.float64).tiny * (1 + 1 / math.sqrt(lam))
+
+
+def _moved(
+    x: Float[Tensor, "n d"], xq: Float[Tensor, "M d"], v: float, input_error: float
+) -> tuple[float, Float[Tensor, "M"]]:
+    """How far K(x_i, x_j) and K(q, x_j) can move when every point moves by `input_error` of its distance to 0.
+
+    The slope of exp(-s²/2), s = |x - x'| / v, is s exp(-s²/2): at most exp(-1/2), and falling beyond s = 1. A query
+    is at least | |q| - max |x_j| | from every example.
+    """
+    far = (xq / v).norm(dim=1).clamp(max=1e100)
+    largest = min(1e100, float((x / v).norm(dim=1).max())) if len(x) else 0.0
+    gap = (far - largest).clamp(min=1, max=100)  # exp(-100²/2) is 0
+    slope = gap * torch.exp(-gap.square() / 2)
+    return min(1.0, input_error * 2 * largest * math.exp(-0.5)), (input_error * (far + largest) * slope).clamp(max=1)
 
 
 def norm(z: Float[Tensor, "n"]) -> float:
@@ -184,5 +197,7 @@ def _kernel_times(
     for piece in x.split(rows):
         K = gaussian(piece, z, v)
         products.append(K @ right)
-        norms.append(K.norm(dim=1))
+        # In units of the largest of a row: squares of small kernel values must not become 0.
+        unit = K.amax(1, keepdim=True).clamp_min(torch.finfo(K.dtype).tiny) if len(z) else 1.0
+        norms.append(((K / unit).norm(dim=1, keepdim=True) * unit)[:, 0])
     return torch.cat(products).T, torch.cat(norms)

@@ -9,7 +9,7 @@ import torch
 
 from layerstep.construction.certificate import certify
 from layerstep.construction.network import Construction
-from layerstep.errors import require
+from layerstep.errors import require, require_kind
 from layerstep.tasks.kernels import gaussian
 from layerstep.tasks.prompts import Prompts
 
@@ -21,10 +21,13 @@ def convergence_data(network: Construction, prompts: Prompts, stages: Sequence[i
     "error" is |read-out - exact KRR|, "bound" the a-posteriori bound of the same read-out; `violations` counts
     predictions with error above bound, and is 0. "promised" is the certificate of the whole network.
     """
-    n, v, lam = prompts.N, network.scheme.v, network.scheme.lam
-    require(prompts.d == network.scheme.d, "prompts.d", prompts.d, f"{network.scheme.d}, as this network was built for")
+    require_kind("network", network, Construction, "Make one with ls.construct.")
+    require_kind("prompts", prompts, Prompts, "Make them with ls.Prompts(x, y) or ls.sample(task, B, seed).")
+    problem, n = network.problem, prompts.N
+    d, v, lam = problem.d, problem.kernel.v, problem.lam
+    require(prompts.d == d, "prompts.d", prompts.d, f"{d}, as this network was built for")
     x, y, xq = (tensor.double() for tensor in (prompts.x[:, :n], prompts.y[:, :n], prompts.x[:, n:]))
-    network.require_prompts(x.flatten(0, 1), y.flatten(), xq[:, 0], torch.tensor([n]))
+    network.require_prompts(x, y, xq, torch.tensor([n]))
     kept = network.stages(stages)
     w_exact = torch.linalg.solve(gaussian(x, x, v) + lam * torch.eye(n, dtype=torch.float64), y)
     exact = (gaussian(xq, x, v)[:, 0] * w_exact).sum(-1)

@@ -9,13 +9,13 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from layerstep.construction.build import construct
-from layerstep.errors import as_float, require
+from layerstep.errors import as_float, quoted, require
 
 
 class TransformerKRR(RegressorMixin, BaseEstimator):
-    """Kernel ridge regression, computed by a transformer whose weights are written down: no weight is learned.
+    """Kernel ridge regression, computed by a transformer whose weights are constructed, not learned.
 
-    `fit` stores the examples and writes the network for them; `predict` runs its forward pass.
+    `fit` stores the examples and constructs the network for them; `predict` runs its forward pass.
 
     v       bandwidth of the Gaussian kernel, in units of the scaled inputs
     lam     ridge
@@ -32,7 +32,7 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
 
     def fit(self, X, y) -> TransformerKRR:
         X, y = map(np.asarray, validate_data(self, X, y, y_numeric=True, dtype=np.float64))
-        d = X.shape[1]
+        n, d = X.shape
         # The deviation of a constant 0.1 is 1e-17, by rounding: a constant is known by its range. In units of a power
         # of two near that, which changes no digit, squares of deviations neither vanish nor overflow.
         extent = np.ptp(X, axis=0)
@@ -40,12 +40,15 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         spread = np.where(extent > 0, unit * (X / unit).std(axis=0), 1.0)
         self.x_mean_ = X.mean(axis=0) if self.scale else np.zeros(d)
         self.x_scale_ = spread * math.sqrt(d) if self.scale else np.ones(d)
-        self.y_mean_ = float(y.mean())
+        unit = float(np.ldexp(1.0, np.frexp(np.abs(y).max())[1]))
+        mean = math.fsum(y / unit) / n
+        # And how far that is from the mean of the labels: sums of `fsum` are exact.
+        self.y_mean_, self.y_mean_error_ = unit * mean, unit * abs(math.fsum([*y / unit, *[-mean] * n])) / n
         self.y_scale_ = float(np.abs(y - self.y_mean_).max()) or 1.0
         self.x_, self.y_ = self._scaled(X), (y - self.y_mean_) / self.y_scale_
         largest = float(np.linalg.norm(self.x_, axis=1).max()) or 1.0
         B_x = largest if self.B_x is None else self.B_x
-        require(as_float(B_x) >= largest, "B_x", repr(B_x), f"at least {largest}, as the scaled examples have")
+        require(as_float(B_x) >= largest, "B_x", quoted(B_x), f"at least {largest}, as the scaled examples have")
         self.network_ = construct(
             d,
             len(X),
@@ -62,14 +65,17 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         """Predictions; with return_bound also how far each can be from exact kernel ridge regression."""
         check_is_fitted(self)
         X = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
-        prediction = self.network_.predict(self.x_, self.y_, self._scaled(X))
+        # Scaled inputs and labels are off by two roundings.
+        prediction = self.network_.predict(self.x_, self.y_, self._scaled(X), input_error=np.finfo(float).eps)
         centred = self.y_scale_ * prediction.value.numpy()
         value = self.y_mean_ + centred
         if not return_bound:
             return value
-        # The last product and sum round too: to the digits of the mean, where labels are far from 0.
-        rounding = np.spacing(np.abs(centred) + abs(self.y_mean_))
-        return value, self.y_scale_ * prediction.bound.numpy() + rounding
+        # The last product and sum round too: to the digits of the mean, where labels are far from 0. An error of the
+        # mean moves all labels, and so a prediction by at most √n / (2 √lam) times as much, and is added to each.
+        rounding = 2 * np.spacing(np.abs(centred) + abs(self.y_mean_))
+        mean = self.y_mean_error_ * (1 + math.sqrt(len(self.y_) / self.network_.problem.lam) / 2)
+        return value, self.y_scale_ * prediction.bound.numpy() + rounding + mean
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self.x_mean_) / self.x_scale_

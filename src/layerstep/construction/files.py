@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from layerstep.construction import standalone
-from layerstep.construction.build import construct
-from layerstep.construction.network import Construction
-from layerstep.errors import FileError, InputError
+from layerstep.errors import FileError, InputError, as_path
 from layerstep.files import read_tensors, write_aside, write_tensors
+
+if TYPE_CHECKING:
+    from layerstep.construction.network import Construction
 
 
 def modules(network: Construction) -> dict[str, list[Any]]:
@@ -60,12 +61,14 @@ def save(network: Construction, path: str | os.PathLike) -> Path:
         "arguments": network.arguments,
         "certificate": network.certificate.to_dict(),
     }
-    return write_tensors(path, tensors, header)
+    return write_tensors(as_path("path", path), tensors, header)
 
 
 def load(path: str | os.PathLike) -> Construction:
     """The network that `save` wrote, in the precision it was saved in."""
-    tensors, header = read_tensors(path)
+    from layerstep.construction.build import construct  # which makes a network, as this does
+
+    tensors, header = read_tensors(as_path("path", path))
     arguments = header.get("arguments")
     if not isinstance(arguments, dict):
         raise FileError(f"{path} holds no constructed network: its header has no `arguments`. Save it with `save`.")
@@ -84,7 +87,7 @@ def load(path: str | os.PathLike) -> Construction:
 
 def export(network: Construction, folder: str | os.PathLike) -> Path:
     """Write `model.py`, which needs torch and safetensors only, and its `weights.safetensors`."""
-    folder = Path(folder)
+    folder = as_path("folder", folder)
     save(network, folder / "weights.safetensors")
     with write_aside(folder / "model.py") as aside:
         shutil.copyfile(str(standalone.__file__), aside)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import os
+import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from layerstep.construction.certificate import Precondition, Prediction, certify, require_all
+from layerstep.construction import files
+from layerstep.construction.certificate import Prediction, certify
 from layerstep.construction.executor import BUDGET, Pass, Program
-from layerstep.construction.schemes.base import Scheme, tally
+from layerstep.construction.problem import Precondition, Problem, require_all
+from layerstep.construction.schemes.base import MOST_ITERATIONS, Scheme
 from layerstep.construction.stream import Stream
-from layerstep.errors import InputError, require
+from layerstep.errors import InputError, as_float, quoted, require, require_count, require_kind
 from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
 from layerstep.tasks.trajectory import Trajectory, context_lengths
 
@@ -26,7 +32,7 @@ LARGEST = 2**31
 
 
 class Construction(nn.Module):
-    """A transformer whose weights are written down, and that solves kernel ridge regression in its forward pass.
+    """A transformer whose weights are constructed, and that solves kernel ridge regression in its forward pass.
 
     `predict` answers one prompt with a bound, `path` gives the read-out after every iteration on every prefix of
     many prompts, `forward` maps a stream to a stream by the definition.
@@ -35,25 +41,27 @@ class Construction(nn.Module):
     def __init__(self, scheme: Scheme, arguments: dict[str, Any]) -> None:
         super().__init__()
         self.scheme, self.arguments = scheme, arguments
-        self.stream = Stream(scheme.d)
+        self.stream = Stream(scheme.problem.d)
+        self._told = False
         counts = scheme.counts()
-        # Counted first where it can be: a spline network may be far too wide to build.
-        if counts is None or 8 * counts["stored"] <= LARGEST:
+        # Counted first where it can be: a spline network may be far too wide or too deep to build.
+        if counts is None or (8 * counts["stored"] <= LARGEST and scheme.L <= MOST_ITERATIONS):
             made = scheme.blocks()
-            counts = tally(made)
-            self.blocks = nn.ModuleList(made.all())
+            counts = made.tally()
+            self._modules["blocks"] = nn.ModuleList(made.all())
             self._lengths = [len(group) for group in made.iterations]
         self.certificate = scheme.certificate(counts)
 
-    def __getattr__(self, name: str) -> Any:
-        # Submodules are found here; a network that was certified but not built has no blocks.
-        if name == "blocks" and "certificate" in self.__dict__ and not self.is_built:
+    @property
+    def blocks(self) -> nn.ModuleList:
+        """The blocks, in order; InputError for a network that was certified but not built."""
+        if not self.is_built:
             raise InputError(
                 f"this network has {self.depth:,} blocks of width {self.width:,} and needs "
                 f"{8 * self.certificate.stored:.2g} bytes of weights: it is certified, not built. "
                 'Ask for a larger eps or error, or use scheme="compact".'
             )
-        return super().__getattr__(name)
+        return self._modules["blocks"]  # type: ignore[return-value]
 
     @property
     def is_built(self) -> bool:
@@ -86,14 +94,18 @@ class Construction(nn.Module):
         return Z
 
     @torch.no_grad()
-    def predict(self, x: Array, y: Array, xq: Array, *, budget: int = BUDGET) -> Prediction:
+    def predict(self, x: Array, y: Array, xq: Array, *, budget: int = BUDGET, input_error: float = 0.0) -> Prediction:
         """Predictions at queries xq [M, d] from examples x [n, d], y [n], each with its bound.
 
-        `budget`: attention weights of more bytes than this are recomputed for every block instead of stored.
+        budget: attention weights of more bytes than this are recomputed for every block instead of stored.
+        input_error: the relative error of the numbers in x, y and xq, where they were rounded; bounds include it.
         """
+        require_count(0, budget=budget)
+        require(0 <= as_float(input_error) < 1, "input_error", quoted(input_error), "a number from 0 to 1, without 1")
+        scheme, problem, dtype = self.scheme, self.problem, self.dtype
         x, y, xq = self._prompt(x, y, xq)
-        # The theorem has one query a prompt; the sink schemes take all queries in one.
-        B, queries = (1, xq[None]) if self.scheme.flexible else (len(xq), xq[:, None])
+        # The theorem has one query per prompt; the sink schemes take all queries in one.
+        B, queries = (1, xq[None]) if scheme.flexible else (len(xq), xq[:, None])
         w, values = y.new_zeros(len(y)), []
         for _, run in self.pieces(x.expand(B, -1, -1), y.expand(B, -1), queries, None, budget):
             with run.threads():
@@ -103,7 +115,32 @@ class Construction(nn.Module):
             # No query is a key before the read-out, so all prompts have these coefficients.
             w = run.Z[self.stream.row("w"), 0, run.spans["train"]]
         value = torch.cat(values).to("cpu", torch.float64)
-        return certify(x, y, xq, w, value, self.scheme.v, self.scheme.lam, self.scheme.promised(y))
+        promised = scheme.promised(y, spread(x) / problem.kernel.v, dtype)
+        answer = certify(x, y, xq, w, value, problem.kernel.v, problem.lam, promised, input_error)
+        largest = float(y.abs().max()) if len(y) else 0.0
+        require(
+            bool((answer.bound < math.inf).all()),
+            "y",
+            f"labels up to {largest:.3g}",
+            f"so small that no number of the forward pass leaves the range of {dtype}, {torch.finfo(dtype).max:.2g}",
+            "Use float64, divide the labels and multiply the prediction, or construct with fewer steps.",
+        )
+        self._tell(answer)
+        return answer
+
+    def _tell(self, answer: Prediction) -> None:
+        """Say once that bounds are above what was promised: for inputs far apart, or errors near rounding."""
+        # Where the steps alone promise nothing there is no promise to fall short of.
+        above = int(answer.above_promise.sum()) if self.scheme.contracts else 0
+        if above and not self._told:
+            self._told = True
+            promised = "nothing can be promised" if answer.promised is None else f"promised were {answer.promised:.2g}"
+            warnings.warn(
+                f"{above} of {len(answer.bound)} predictions have a bound above the promise, up to "
+                f"{float(answer.bound.max()):.2g} where {promised}: rounding in {self.dtype} for these inputs and "
+                "labels. The bounds hold. Inputs closer together or more precision help.",
+                stacklevel=4,  # past torch's decorator
+            )
 
     @torch.no_grad()
     def path(
@@ -114,12 +151,13 @@ class Construction(nn.Module):
         `stages` and `contexts` keep some of 0..L and of 1..N. The paper's network knows no prompt shorter than N:
         its path has the one context N.
         """
-        scheme, N = self.scheme, prompts.N
-        require(prompts.d == scheme.d, "prompts.d", prompts.d, f"{scheme.d}, as this network was built for")
+        require_kind("prompts", prompts, Prompts, "Make them with ls.Prompts(x, y) or ls.sample(task, B, seed).")
+        problem, N = self.problem, prompts.N
+        require(prompts.d == problem.d, "prompts.d", prompts.d, f"{problem.d}, as this network was built for")
         if contexts is None:
-            contexts = range(1, N + 1) if scheme.flexible else [scheme.N]
-        n = context_lengths(contexts, min(N, scheme.N))
-        self.require_prompts(prompts.x[:, :-1].flatten(0, 1), prompts.y[:, :-1].flatten(), prompts.x[:, -1], n)
+            contexts = range(1, N + 1) if self.scheme.flexible else [problem.N]
+        n = context_lengths(contexts, min(N, problem.N))
+        self.require_prompts(prompts.x[:, :-1], prompts.y[:, :-1], prompts.x[:, -1:], n)
         kept = {stage: index for index, stage in enumerate(self.stages(stages))}
 
         B, most = prompts.B, int(n.max())
@@ -145,11 +183,31 @@ class Construction(nn.Module):
 
     def stages(self, wanted: Sequence[int] | None = None) -> list[int]:
         """The stages asked for, by default all: 0, .., L."""
-        stages = list(range(self.L + 1) if wanted is None else wanted)
+        if wanted is None:
+            return list(range(self.L + 1))
+        stages = as_float_tensor("stages", wanted, 1).tolist()
         ordered = len(stages) > 0 and all(a < b for a, b in pairwise(stages))
         whole = ordered and all(stage == int(stage) for stage in stages) and stages[0] >= 0 and stages[-1] <= self.L
-        require(whole, "stages", stages, f"increasing whole numbers from 0 to L = {self.L}")
+        require(whole, "stages", list(wanted), f"increasing whole numbers from 0 to L = {self.L}")
         return [int(stage) for stage in stages]
+
+    @property
+    def problem(self) -> Problem:
+        """What the network was constructed for."""
+        return self.scheme.problem
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write weights, layout, the arguments of `construct` and the certificate to one safetensors file."""
+        return files.save(self, path)
+
+    def export(self, folder: str | os.PathLike) -> Path:
+        """Write `model.py`, which needs torch and safetensors only, and its `weights.safetensors`."""
+        return files.export(self, folder)
+
+    @staticmethod
+    def load(path: str | os.PathLike) -> Construction:
+        """The network that `save` wrote, in the precision it was saved in."""
+        return files.load(path)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -187,7 +245,7 @@ class Construction(nn.Module):
             yield piece, Pass(program, Z, kinds, n, budget)
 
     def _prompt(self, x: Array, y: Array, xq: Array) -> tuple[Tensor, Tensor, Tensor]:
-        d = self.scheme.d
+        d = self.problem.d
         x, y, xq = (
             as_float_tensor(name, value, axes).to("cpu", torch.float64)
             for name, value, axes in (("x", x, 2), ("y", y, 1), ("xq", xq, 2))
@@ -196,30 +254,42 @@ class Construction(nn.Module):
         require(y.shape == (len(x),), "y.shape", list(y.shape), f"[{len(x)}], a label for every row of x")
         require(xq.shape[1] == d, "xq.shape", list(xq.shape), f"[M, {d}]: M queries of dimension {d}")
         require(len(xq) > 0, "xq.shape", list(xq.shape), "one query or more")
-        self.require_prompts(x, y, xq, torch.tensor([len(x)]))
+        self.require_prompts(x[None], y[None], xq[None], torch.tensor([len(x)]))
         return x, y, xq
 
-    def require_prompts(self, x: Tensor, y: Tensor, xq: Tensor, n: Int[Tensor, "contexts"]) -> None:
-        """Refuse, with every reason, inputs [.., d], labels, queries [.., d] and example counts outside the theorem."""
-        N, lam = self.scheme.N, self.scheme.lam
-        u = torch.finfo(self.dtype).eps / 2
+    def require_prompts(
+        self, x: Float[Tensor, "B n d"], y: Float[Tensor, "B n"], xq: Float[Tensor, "B M d"], n: Int[Tensor, "contexts"]
+    ) -> None:
+        """Refuse, with every reason, inputs, labels, queries and example counts outside the theorem."""
+        problem, flexible = self.problem, self.scheme.flexible
         longest, shortest = int(n.max()), int(n.min())
-        count = f"exactly {N}" if not self.scheme.flexible else f"at most {N}"
+        count = f"at most {problem.N}" if flexible else f"exactly {problem.N}"
+        # Inner products of two inputs in units of v, and the sum of a few such, must be finite.
+        limit = math.sqrt(torch.finfo(self.dtype).max) / 4 * min(1.0, problem.kernel.v)
+        size = spread(x, xq) if flexible else spread(x[:, :0], x, xq)
         require_all(
             "this prompt does not fit this network",
             [
                 Precondition(
-                    longest <= N and (self.scheme.flexible or shortest == N),
-                    f"n = {longest if longest > N else shortest} training tokens",
+                    longest <= problem.N and (flexible or shortest == problem.N),
+                    f"n = {longest if longest > problem.N else shortest} training tokens",
                     f"{count}, which this network was built for",
                     f"Construct one with N = {longest}.",
                 ),
                 Precondition(
-                    lam / N > 4 * u,
-                    f"dtype = {self.dtype}",
-                    f"precise enough for lam / N = {lam / N:.2g} > 4 u = {4 * u:.2g}",
-                    "Rounded attention weights can make the system indefinite: use float64 or a larger lam.",
+                    size <= limit,
+                    f"largest |x - mean| = {size:.3g}",
+                    f"at most {limit:.2g}: in {self.dtype} the square of a larger one, in units of v, is infinite",
+                    "Leave out the inputs and queries that are so far away. float64 has the widest range.",
                 ),
+                problem.precision(self.dtype),
                 *self.scheme.demands(x, y, xq),
             ],
         )
+
+
+def spread(x: Float[Tensor, "*B n d"], *others: Float[Tensor, "*B _ d"]) -> float:
+    """The largest distance of a point from the mean of its prompt's examples x."""
+    centre = x.double().mean(-2, keepdim=True) if x.shape[-2] else 0.0
+    points = [each.double() - centre for each in (x, *others)]
+    return max((float(each.norm(dim=-1).max()) for each in points if each.numel()), default=0.0)

@@ -33,11 +33,11 @@ class ConstantSteps:
         except OverflowError:
             return math.inf
 
-    def steps(self, target: float) -> int:
-        """The least L with contraction(L) <= target."""
+    def needed(self, target: float) -> float:
+        """The least L with contraction(L) <= target, rounded up; infinite where no number is as large."""
         shortfall = min(self.eta * self.lo, 2 - self.eta * self.hi)
         require(
-            shortfall > 0,
+            shortfall > 0 or self.eta * self.hi < 1,
             "eta",
             self.eta,
             f"below 2 / {self.hi:g}, the upper end of the spectrum",
@@ -46,7 +46,7 @@ class ConstantSteps:
         if self.rate == 0:
             return 1
         # log1p: eta lo may be 1e-5, where 1 - eta lo has lost five digits.
-        return math.ceil(math.log(target) / math.log1p(-shortfall))
+        return math.ceil(math.log(target) / math.log1p(-shortfall)) if shortfall > 1e-300 else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class ChebyshevSteps:
         angle = L * self._angle
         return 1 / math.cosh(angle) if angle < 700 else 0.0
 
-    def steps(self, target: float) -> int:
+    def needed(self, target: float) -> float:
         """The least L with contraction(L) <= target."""
         return math.ceil(math.acosh(1 / target) / self._angle)
 

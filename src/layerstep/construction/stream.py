@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.construction.certificate import Precondition, require_all
+from layerstep.construction.problem import Precondition, require_all
 
 # What a token is. The mask of an attention head is a statement about these.
 DUMMY, TRAIN, QUERY, PADDING = range(4)

@@ -16,18 +16,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.construction.blocks import Attention, Block, Mask
+from layerstep.construction.problem import Gaussian
 from layerstep.construction.stream import Stream
 
 SINK_AND_TRAIN = ("dummy", "train")
 
 
 def kernel_logits(
-    stream: Stream, v: float, *, sink: float | None = None, dummy: bool = True
+    stream: Stream, kernel: Gaussian, *, sink: float | None = None, dummy: bool = True
 ) -> tuple[Float[Tensor, "r D"], Float[Tensor, "r D"]]:
     """W_Q, W_K with <W_Q z_i, W_K z_j> = -|x_i - x_j|² / 2v², and 0 (or log sink for key 0) with the dummy.
 
     dummy=False drops s from the formula: the dummy then is a point at x = 0, and has to be masked.
     """
+    v = kernel.v
     half = {"one": -0.5 / v} | ({"s": 0.5 / v} if dummy else {})
     x = torch.zeros(stream.d, stream.width, dtype=torch.float64)
     x[:, stream["x"]] = torch.eye(stream.d, dtype=torch.float64) / v
@@ -50,9 +52,9 @@ class Read:
     sink: float = 1.0
 
 
-def attention(stream: Stream, v: float, *reads: Read) -> Attention:
+def attention(stream: Stream, kernel: Gaussian, *reads: Read) -> Attention:
     """The attention whose heads are `reads`."""
-    logits = [kernel_logits(stream, v, sink=read.sink) for read in reads]
+    logits = [kernel_logits(stream, kernel, sink=read.sink) for read in reads]
     return Attention(
         W_Q=torch.stack([W_Q for W_Q, _ in logits]),
         W_K=torch.stack([W_K for _, W_K in logits]),
@@ -61,7 +63,7 @@ def attention(stream: Stream, v: float, *reads: Read) -> Attention:
     )
 
 
-def sink_readout(stream: Stream, v: float, a: float) -> Block:
+def sink_readout(stream: Stream, kernel: Gaussian, a: float) -> Block:
     """y of a query <- a Σ_j K_qj w_j / (a + D_q): k_q·w up to the factor a / (a + D_q), and no division."""
     mask = Mask(query=SINK_AND_TRAIN)
-    return Block(attention(stream, v, Read(source="w", target="y", factor=a, mask=mask, sink=a)), None)
+    return Block(attention(stream, kernel, Read(source="w", target="y", factor=a, mask=mask, sink=a)), None)

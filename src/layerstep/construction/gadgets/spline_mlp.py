@@ -9,11 +9,14 @@ from layerstep.construction.blocks import MLP, Attention, Mask
 from layerstep.construction.gadgets.kernel_attention import kernel_logits
 from layerstep.construction.gadgets.linear_step import both_signs
 from layerstep.construction.gadgets.splines import Spline
+from layerstep.construction.problem import Gaussian
 from layerstep.construction.stream import Stream
 
 
-def read(stream: Stream, v: float, source: str, target: str, factor: float, mask: Mask, dummy: bool) -> Attention:
-    W_Q, W_K = kernel_logits(stream, v, dummy=dummy)
+def read(
+    stream: Stream, kernel: Gaussian, source: str, target: str, factor: float, mask: Mask, dummy: bool
+) -> Attention:
+    W_Q, W_K = kernel_logits(stream, kernel, dummy=dummy)
     return Attention(W_Q[None], W_K[None], stream.copy(source, target, factor)[None], (mask,))
 
 

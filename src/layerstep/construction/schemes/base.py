@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from layerstep.construction.blocks import Block
-from layerstep.construction.certificate import Certificate, Constant, Precondition, norm
-from layerstep.construction.steps import Steps
-from layerstep.construction.stream import Stream
-from layerstep.errors import require
+from layerstep.construction.certificate import Certificate, Constant, norm, underflow
+from layerstep.construction.problem import Precondition, Problem
+from layerstep.construction.steps import ChebyshevSteps, ConstantSteps, Steps
+from layerstep.errors import in_words, require
 
-# Iterations of a network that is built block by block.
-_MOST = 10**6
+MOST_ITERATIONS = 10**6  # of a network that is built block by block
+# Where no error is asked for, the sink leaks this fraction: below what float64 rounding does to the same numbers.
+_LEAK = 2.0**-43
+# Errors below this fraction of B_norm are asked for by mistake, and their logarithms and inverses leave float64.
+_LEAST_TARGET = 1e-250
 
 
 @dataclass(frozen=True)
@@ -31,22 +34,54 @@ class Blocks:
     def all(self) -> list[Block]:
         return [block for group in self.iterations for block in group] + self.readout
 
+    def tally(self) -> dict[str, int]:
+        """Depth, width, heads and parameters of a network, counted."""
+        every = Counter(self.all())
+        weights = {block: list(block.parameters()) for block in every}
+        sizes = {block: sum(weight.numel() for weight in own) for block, own in weights.items()}
+        return {
+            "depth": every.total(),
+            "width": max((block.mlp.width for block in every if block.mlp is not None), default=0),
+            "heads": max((len(block.attention.masks) for block in every if block.attention is not None), default=0),
+            "parameters": sum(sizes[block] * times for block, times in every.items()),
+            "stored": sum({weight: weight.numel() for own in weights.values() for weight in own}.values()),
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scheme(ABC):
-    """A network for prompts of N examples in dimension d, Gaussian kernel of bandwidth v, ridge lam."""
+    """A network of L iterations for `problem`."""
 
-    d: int
-    N: int
-    v: float
-    lam: float
+    problem: Problem
+    L: int
 
+    name: ClassVar[str]
+    #: The options that this scheme alone reads, with the values that ask for nothing.
+    options: ClassVar[dict[str, Any]] = {}
     # Prompts shorter than N, several queries at once, shifted inputs: spline networks take none of these.
     flexible: ClassVar[bool]
 
-    @property
-    def stream(self) -> Stream:
-        return Stream(self.d)
+    @classmethod
+    @abstractmethod
+    def conditions(cls, problem: Problem, *, error: float | None, L: int | None, **options: Any) -> list[Precondition]:
+        """What has to be given, and what not, before a network can be planned."""
+
+    @classmethod
+    @abstractmethod
+    def for_error(cls, problem: Problem, error: float, *, eta: float | None = None, **options: Any) -> Scheme:
+        """The network with |out - f*(q)| <= error for all |y_i| <= B_y, with steps of constant size eta if given."""
+
+    @classmethod
+    @abstractmethod
+    def of_depth(cls, problem: Problem, L: int, *, eta: float | None = None, **options: Any) -> Scheme:
+        """The network of L iterations, whatever that guarantees."""
+
+    @classmethod
+    def plan(cls, problem: Problem, *, error: float | None, L: int | None, **options: Any) -> Scheme:
+        """The network that the checked `conditions` ask for."""
+        if error is not None:
+            return cls.for_error(problem, error, **options)
+        return cls.of_depth(problem, L or 1, **options)
 
     @abstractmethod
     def blocks(self) -> Blocks: ...
@@ -58,9 +93,17 @@ class Scheme(ABC):
     @abstractmethod
     def certificate(self, counts: dict[str, int]) -> Certificate: ...
 
+    @property
+    def contracts(self) -> bool:
+        """Is there a bound at all, in exact arithmetic? Not after too large a step."""
+        return True
+
     @abstractmethod
-    def promised(self, y: Tensor) -> float | None:
-        """The a-priori bound for these labels."""
+    def promised(self, y: Tensor, radius: float, dtype: torch.dtype) -> float | None:
+        """The a-priori bound for these labels, rounding included, or None where nothing can be promised.
+
+        radius: the largest |x_i - mean| / v of the examples.
+        """
 
     @abstractmethod
     def rounding(self, u: float) -> float:
@@ -79,77 +122,110 @@ class SinkScheme(Scheme):
     labels or coefficients. B_y only turns the bound, a multiple of |y|, into a number.
     """
 
-    B_y: float | None
     steps: Steps
-    L: int
     a: float
 
-    name: ClassVar[str]
     flexible: ClassVar[bool] = True
+    #: Of a guaranteed error, what the iteration and the sink are first allowed to take.
+    shares: ClassVar[tuple[float, float]]
 
-    @property
-    def B_norm(self) -> float | None:
-        """B_norm = B_y √(N / lam), the largest |y|_2 / √lam."""
-        return None if self.B_y is None else self.B_y * math.sqrt(self.N / self.lam)
+    @classmethod
+    @abstractmethod
+    def of_depth(cls, problem: Problem, L: int, *, eta: float | None = None, **options: Any) -> SinkScheme:
+        """L iterations, whatever that guarantees: Chebyshev coefficients, or the constant step eta."""
+
+    @classmethod
+    def of_spectrum(cls, problem: Problem, L: int, lo: float, hi: float, eta: float | None, **own: Any) -> SinkScheme:
+        """The same, for an operator with eigenvalues in [lo, hi]."""
+        # Where lam swallows N the interval is one number, and the steps divide by its width.
+        hi = max(hi, lo * (1 + 2.0**-49))
+        steps = ChebyshevSteps(lo=lo, hi=hi) if eta is None else ConstantSteps(lo=lo, hi=hi, eta=eta)
+        return cls(problem=problem, L=L, steps=steps, a=problem.N / _LEAK, **own)
+
+    @classmethod
+    def for_error(cls, problem: Problem, error: float, *, eta: float | None = None, **options: Any) -> SinkScheme:
+        """As many iterations as guarantee |out - f*(q)| <= error for all |y_i| <= B_y, and a sink to match."""
+        scheme, N, target = cls.of_depth(problem, 1, eta=eta, **options), problem.N, error / problem.B_norm
+        least = _LEAST_TARGET * problem.B_norm
+        require(target > _LEAST_TARGET, "error", error, f"above {least:.2g}", "Give B_y, or ask for a larger error.")
+        phi, delta = (share * target for share in cls.shares)
+        phi, delta = min(0.9, phi), min(0.5, delta)
+        while cls.relative_bound(0.0, delta) >= target:
+            delta /= 2
+        L = max(1, scheme.steps.needed(phi))
+        allowed = f"at most {MOST_ITERATIONS:,}, which can be built"
+        remedy = "Ask for a larger error, a larger lam or a larger eta."
+        require(L <= MOST_ITERATIONS, "L", f"{in_words(L)} iterations", allowed, remedy)
+        L = math.ceil(L)
+        while cls.relative_bound(scheme.steps.contraction(L), delta) > target:
+            L += 1
+        return replace(scheme, L=L, a=N / delta)
+
+    @classmethod
+    def conditions(cls, problem: Problem, *, error: float | None, L: int | None, **options: Any) -> list[Precondition]:
+        return [
+            Precondition(
+                (error is None) != (L is None),
+                f"error = {error} and L = {L}",
+                "one of the two, not both",
+                "error asks for a guarantee, L for a number of iterations.",
+            ),
+            Precondition(
+                error is None or problem.B_y < math.inf,
+                "B_y = None",
+                "the largest |y_i| when an error is asked for",
+                "The guaranteed error is a multiple of it.",
+            ),
+        ]
 
     @staticmethod
     @abstractmethod
     def relative_bound(phi: float, delta: float) -> float:
         """The bound divided by B_norm, for contraction phi and leakage delta = N / a."""
 
-    def bound(self, B_norm: float | None) -> float | None:
-        phi, delta = self.steps.contraction(self.L), self.N / self.a
-        if B_norm is None or not (phi < 1 and delta < 1):
+    @property
+    def contracts(self) -> bool:
+        return self.steps.contraction(self.L) < 1 and self.a > self.problem.N
+
+    def bound(self, B_norm: float) -> float | None:
+        if B_norm == math.inf or not self.contracts:
             return None
-        return B_norm * self.relative_bound(phi, delta)
+        return B_norm * self.relative_bound(self.steps.contraction(self.L), self.problem.N / self.a)
 
     @abstractmethod
     def constants(self) -> tuple[Constant, ...]:
         """The numbers behind the bound, in the words of this scheme."""
 
     def certificate(self, counts: dict[str, int]) -> Certificate:
-        B_norm = self.B_norm
+        B_norm = self.problem.B_norm
+        known = B_norm < math.inf
         return Certificate(
             scheme=self.name,
             bound=self.bound(B_norm),
-            trivial=None if B_norm is None else B_norm / 2,
+            trivial=B_norm / 2 if known else None,
             L=self.L,
             **counts,
             assumptions="n <= N training tokens; |y_i| <= B_y; exact arithmetic",
             constants=(
                 *self.constants(),
-                *(() if B_norm is None else (Constant("B_norm", B_norm, "largest |y| / √lam, B_y √(N / lam)"),)),
+                *((Constant("B_norm", B_norm, "largest |y| / √lam, B_y √(N / lam)"),) if known else ()),
             ),
         )
 
-    def promised(self, y: Tensor) -> float | None:
-        return self.bound(norm(y.double()) / math.sqrt(self.lam))
+    def promised(self, y: Tensor, radius: float, dtype: torch.dtype) -> float | None:
+        """The theorem's bound with B_norm = |y| / √lam, and B_norm (hi / lo) noise for the rounding of the network.
 
-
-def depth_and_sink(
-    relative_bound: Callable[[float, float], float], steps: Steps, N: int, target: float, phi: float, delta: float
-) -> tuple[int, float]:
-    """L and a = N / delta with which the bound over B_norm is at most `target`, from first guesses phi, delta."""
-    phi, delta = min(0.9, phi), min(0.5, delta)
-    while relative_bound(0.0, delta) >= target:
-        delta /= 2
-    L = max(1, steps.steps(phi))
-    remedy = "Ask for a larger error, a larger lam or a larger eta."
-    require(L <= _MOST, "L", f"{L:,} iterations", f"at most {_MOST:,}, which can be built", remedy)
-    while relative_bound(steps.contraction(L), delta) > target:
-        L += 1
-    return L, N / delta
-
-
-def tally(blocks: Blocks) -> dict[str, int]:
-    """Depth, width, heads and parameters of a network, counted."""
-    every = Counter(blocks.all())
-    weights = {block: list(block.parameters()) for block in every}
-    sizes = {block: sum(weight.numel() for weight in own) for block, own in weights.items()}
-    return {
-        "depth": every.total(),
-        "width": max((block.mlp.width for block in every if block.mlp is not None), default=0),
-        "heads": max((len(block.attention.masks) for block in every if block.attention is not None), default=0),
-        "parameters": sum(sizes[block] * times for block, times in every.items()),
-        "stored": sum({weight: weight.numel() for own in weights.values() for weight in own}.values()),
-    }
+        `noise` is the relative error of attention weights and labels: a logit is the sum of terms of size radius² and
+        log a, a weight is at least 1 / a, and what is below the least number of the type is lost. The iteration
+        amplifies it by hi / lo; where that passes 1/4, the rounded system may not be definite. The constants in
+        `noise` are not proved but have room to spare: `make certify` looks for predictions outside.
+        """
+        N, lam, v, size = self.problem.N, self.problem.lam, self.problem.kernel.v, norm(y.double())
+        bound = self.bound(size / math.sqrt(lam))
+        if bound is None or size == 0:
+            return bound
+        u = torch.finfo(dtype).eps / 2
+        noise = u * (8 + math.sqrt(N) + abs(math.log(self.a)) + 4 * radius * radius)
+        noise += 2 * u * torch.finfo(dtype).tiny * (self.a + 1 / v / v + math.sqrt(N) * (1 + self.steps.hi) / size)
+        relative = noise * self.steps.hi / self.steps.lo
+        return bound + relative * size / math.sqrt(lam) + underflow(N, lam) if relative <= 0.25 else None

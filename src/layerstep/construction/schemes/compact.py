@@ -19,7 +19,9 @@ from layerstep.construction.blocks import Block, Mask
 from layerstep.construction.certificate import Constant
 from layerstep.construction.gadgets.kernel_attention import SINK_AND_TRAIN, Read, attention, sink_readout
 from layerstep.construction.gadgets.linear_step import first_step, linear_steps, step_blocks
+from layerstep.construction.problem import Problem
 from layerstep.construction.schemes.base import Blocks, SinkScheme
+from layerstep.construction.stream import Stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,35 +35,36 @@ class Compact(SinkScheme):
     """
 
     name: ClassVar[str] = "compact"
+    shares: ClassVar[tuple[float, float]] = (1.0, 0.495)
+
+    @classmethod
+    def of_depth(cls, problem: Problem, L: int, *, eta: float | None = None) -> Compact:
+        """The eigenvalues of K + lam I are in [lam, lam + N], for any n <= N points."""
+        return cls.of_spectrum(problem, L, problem.lam, problem.lam + problem.N, eta)
 
     @staticmethod
     def relative_bound(phi: float, delta: float) -> float:
         root = math.sqrt(1 - delta)
         return 0.5 * (phi / root + delta / (1 - delta) + delta * (1 + phi) / root)
 
-    @staticmethod
-    def interval(N: int, lam: float) -> tuple[float, float]:
-        """The eigenvalues of K + lam I, for any n <= N points."""
-        return lam, lam + N
-
     def rounding(self, u: float) -> float:
         """u hi / lo: noise in the residual is amplified by 1 / lo."""
         return u * self.steps.hi / self.steps.lo
 
     def blocks(self) -> Blocks:
-        stream, v = self.stream, self.v
+        stream, kernel = Stream(self.problem.d), self.problem.kernel
         step_a, step_b = self.steps.coefficients(self.L)
         kernel_sum = Read(source="w", target="p", factor=-self.a, mask=Mask(train=SINK_AND_TRAIN), sink=self.a)
-        read = attention(stream, v, kernel_sum)
-        residual = {"y": 1.0, "p": 1.0, "w": -self.lam}
+        read = attention(stream, kernel, kernel_sum)
+        residual = {"y": 1.0, "p": 1.0, "w": -self.problem.lam}
         steps = linear_steps(stream, residual, step_a[1:], step_b[1:])
         first = [Block(None, first_step(stream, "y", step_a[0]))]
-        return Blocks([first, *step_blocks([read], steps)], [sink_readout(stream, v, self.a)])
+        return Blocks([first, *step_blocks([read], steps)], [sink_readout(stream, kernel, self.a)])
 
     def constants(self) -> tuple[Constant, ...]:
         return (
             Constant("a", self.a, "weight of the sink"),
-            Constant("delta", self.N / self.a, "leakage of the sink, N / a"),
+            Constant("delta", self.problem.N / self.a, "leakage of the sink, N / a"),
             Constant("phi", self.steps.contraction(self.L), "contraction of the L steps"),
             Constant("lo", self.steps.lo, "least eigenvalue of K + lam I, lam"),
             Constant("hi", self.steps.hi, "largest eigenvalue of K + lam I, lam + N"),

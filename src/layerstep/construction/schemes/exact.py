@@ -19,13 +19,15 @@ preconditioner; rho = lam has the narrower spectrum [lam / (lam + N), 1].
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from layerstep.construction.blocks import Attention, Mask
 from layerstep.construction.certificate import Constant
 from layerstep.construction.gadgets.kernel_attention import SINK_AND_TRAIN, Read, attention, sink_readout
 from layerstep.construction.gadgets.linear_step import first_step, linear_steps, step_blocks
+from layerstep.construction.problem import Precondition, Problem
 from layerstep.construction.schemes.base import Blocks, SinkScheme
+from layerstep.construction.stream import Stream
 
 OTHERS = Mask(train=("dummy", "others"))
 
@@ -40,47 +42,63 @@ class Exact(SinkScheme):
     """
 
     name: ClassVar[str] = "exact"
+    options: ClassVar[dict[str, Any]] = {"rho": None, "heads": 2}
+    shares: ClassVar[tuple[float, float]] = (0.75, 0.49)
 
     rho: float
     heads: int = 2
 
+    @classmethod
+    def of_depth(
+        cls, problem: Problem, L: int, *, eta: float | None = None, rho: float | None = None, heads: int = 2
+    ) -> Exact:
+        """rho left out: 0, the paper's, with a constant step eta; lam without.
+
+        The eigenvalues of (D + rho I)^-1 (K + lam I) are in [lam / (rho + N), max (D_i + lam) / (D_i + rho)].
+        """
+        N, lam = problem.N, problem.lam
+        if rho is None:
+            rho = lam if eta is None else 0.0
+        lo, hi = lam / (rho + N), max((D_i + lam) / (D_i + rho) for D_i in (1, N))
+        return cls.of_spectrum(problem, L, lo, hi, eta, rho=rho, heads=heads)
+
+    @classmethod
+    def conditions(cls, problem: Problem, *, heads: int = 2, **options: Any) -> list[Precondition]:
+        right = Precondition(heads in (1, 2), f"heads = {heads}", "1 or 2", "2 heads need half the blocks.")
+        return [*super().conditions(problem, **options), right]
+
     @staticmethod
     def relative_bound(phi: float, delta: float) -> float:
         return phi + delta * (0.5 + phi)
-
-    @staticmethod
-    def interval(N: int, lam: float, rho: float) -> tuple[float, float]:
-        """Eigenvalues of (D + rho I)^-1 (K + lam I): lam / (rho + N) to max (D_i + lam) / (D_i + rho)."""
-        return lam / (rho + N), max((D_i + lam) / (D_i + rho) for D_i in (1, N))
 
     def rounding(self, u: float) -> float:
         """16 u hi / lo: noise in the residual is amplified by 1 / lo, and differences of reads lose another digit."""
         return 16 * u * self.steps.hi / self.steps.lo
 
     def blocks(self) -> Blocks:
+        stream = Stream(self.problem.d)
         step_a, step_b = self.steps.coefficients(self.L)
-        read_y = self._reads("y", "beta", 1.0, -1.0)
-        read_w = self._reads("w", "p", -(1 + self.lam), self.lam)
-        steps = linear_steps(self.stream, {"beta": 1.0, "p": 1.0}, step_a[1:], step_b[1:])
-        first = step_blocks(read_y, [first_step(self.stream, "beta", step_a[0])])
-        readout = sink_readout(self.stream, self.v, self.a)
+        read_y = self._reads(stream, "y", "beta", 1.0, -1.0)
+        read_w = self._reads(stream, "w", "p", -(1 + self.problem.lam), self.problem.lam)
+        steps = linear_steps(stream, {"beta": 1.0, "p": 1.0}, step_a[1:], step_b[1:])
+        first = step_blocks(read_y, [first_step(stream, "beta", step_a[0])])
+        readout = sink_readout(stream, self.problem.kernel, self.a)
         return Blocks([*first, *step_blocks(read_w, steps)], [readout])
 
-    def _reads(self, source: str, target: str, factor_A: float, factor_B: float) -> list[Attention]:
+    def _reads(self, stream: Stream, source: str, target: str, factor_A: float, factor_B: float) -> list[Attention]:
         """target += factor_A A[source] + factor_B B[source]: one attention of two heads, or two of one."""
         everyone = Mask(train=SINK_AND_TRAIN if self.rho > 0 else ("train",))
         # For rho = 0 the dummy is masked, and its weight 1 is never looked at.
         A = Read(source=source, target=target, factor=factor_A, mask=everyone, sink=self.rho or 1.0)
         B = Read(source=source, target=target, factor=factor_B, mask=OTHERS, sink=1 + self.rho)
-        if self.heads == 2:
-            return [attention(self.stream, self.v, A, B)]
-        return [attention(self.stream, self.v, A), attention(self.stream, self.v, B)]
+        together = [(A, B)] if self.heads == 2 else [(A,), (B,)]
+        return [attention(stream, self.problem.kernel, *reads) for reads in together]
 
     def constants(self) -> tuple[Constant, ...]:
         return (
             Constant("rho", self.rho, "preconditioner D + rho I"),
             Constant("a", self.a, "weight of the sink in the read-out"),
-            Constant("delta", self.N / self.a, "leakage of the read-out, N / a"),
+            Constant("delta", self.problem.N / self.a, "leakage of the read-out, N / a"),
             Constant("phi", self.steps.contraction(self.L), "contraction of the L steps"),
             Constant("lo", self.steps.lo, "least eigenvalue, lam / (rho + N)"),
             Constant("hi", self.steps.hi, "largest eigenvalue, max (D_i + lam) / (D_i + rho)"),

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: report kill test slow fuzz lint format bench clean
+.PHONY: report kill certify test slow fuzz lint format bench clean
 
 report: $(READY)
 	$(BIN)/layerstep reproduce
@@ -22,6 +22,10 @@ slow: $(READY)
 # 10,000 command lines and 10,000 calls of the library.
 fuzz: $(READY)
 	$(BIN)/python -m pytest -m fuzz -s tests/fuzz
+
+# A million predictions of constructed networks and of TransformerKRR against 80-bit arithmetic.
+certify: $(READY)
+	$(BIN)/python tests/fuzz/certify.py
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks

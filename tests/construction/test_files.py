@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 
 from construction.cases import system
-from layerstep.construction import construct, export, load, save, standalone
+from layerstep.construction import Construction, construct, standalone
 from layerstep.errors import FileError
 from layerstep.files import write_tensors
 
@@ -28,8 +28,8 @@ networks = pytest.mark.parametrize("arguments", NETWORKS.values(), ids=NETWORKS)
 def test_what_is_saved_is_what_is_loaded(arguments, dtype, tmp_path):
     network = construct(2, 6, 1.0, 0.6, **arguments).to(dtype)
     problem = system(6, 2, 1.0, 0.6, B_y=1.0)
-    path = save(network, tmp_path / "network.safetensors")
-    again = load(path)
+    path = network.save(tmp_path / "network.safetensors")
+    again = Construction.load(path)
     assert again.dtype == dtype
     assert again.certificate == network.certificate
     assert torch.equal(again.predict(*problem.tensors()).value, network.predict(*problem.tensors()).value)
@@ -46,7 +46,7 @@ def test_numbers_of_numpy_make_the_same_network_and_file(arguments, tmp_path, mo
     }
     # What float32 holds of 0.05 is another number: compared with the network of what was given.
     given = {name: value.item() if isinstance(value, np.generic) else value for name, value in theirs.items()}
-    network, again = construct(**given), load(save(construct(**theirs), tmp_path / "network.safetensors"))
+    network, again = construct(**given), Construction.load(construct(**theirs).save(tmp_path / "network.safetensors"))
     assert again.arguments == network.arguments
     assert all(type(value) in (int, float, str, type(None)) for value in construct(**theirs).arguments.values())
     assert all(torch.equal(a, b) for a, b in zip(network.parameters(), again.parameters(), strict=True))
@@ -65,7 +65,7 @@ def test_a_state_dict_carries_the_weights(arguments):
 @networks
 def test_the_plain_model_computes_the_same(arguments, tmp_path):
     network = construct(2, 6, 1.0, 0.6, **arguments)
-    model = standalone.load(str(save(network, tmp_path / "network.safetensors")))
+    model = standalone.load(str(network.save(tmp_path / "network.safetensors")))
     x, y, xq = system(6, 2, 1.0, 0.6, B_y=1.0).tensors()
     for queries in (xq[:1], xq):
         torch.testing.assert_close(
@@ -82,7 +82,7 @@ def test_the_plain_model_computes_the_same(arguments, tmp_path):
 
 def test_the_exported_folder_runs_without_this_library(tmp_path):
     network = construct(2, 6, 1.0, 0.6, scheme="compact", B_y=1.0, error=0.05)
-    folder = export(network, tmp_path / "model")
+    folder = network.export(tmp_path / "model")
     problem = system(6, 2, 1.0, 0.6, B_y=1.0)
     script = f"""
 import sys
@@ -99,12 +99,12 @@ print(model.load("weights.safetensors").predict(x, y, xq).tolist())
 def test_files_that_are_no_networks_are_refused(tmp_path):
     (tmp_path / "cut").write_bytes(b"1234")
     with pytest.raises(FileError, match="no whole safetensors file"):
-        load(tmp_path / "cut")
+        Construction.load(tmp_path / "cut")
     with pytest.raises(FileError, match="missing"):
-        load(tmp_path / "missing")
+        Construction.load(tmp_path / "missing")
     write_tensors(tmp_path / "other", {"a": torch.zeros(1)})
     with pytest.raises(FileError, match="holds no constructed network"):
-        load(tmp_path / "other")
+        Construction.load(tmp_path / "other")
 
 
 ARGUMENTS = {"d": 1, "N": 2, "v": 1.0, "lam": 1.0, "scheme": "compact", "L": 2}
@@ -125,4 +125,4 @@ ARGUMENTS = {"d": 1, "N": 2, "v": 1.0, "lam": 1.0, "scheme": "compact", "L": 2}
 def test_altered_arguments_are_refused_in_words(arguments, words, tmp_path):
     write_tensors(tmp_path / "wrong", {"a": torch.zeros(1)}, {"arguments": arguments})
     with pytest.raises(FileError, match=words):
-        load(tmp_path / "wrong")
+        Construction.load(tmp_path / "wrong")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from layerstep.cli import main
-from layerstep.construction import load
+from layerstep.construction import Construction
 
 
 def answer(capsys, *arguments):
@@ -51,7 +51,7 @@ def test_a_users_prompt_is_answered_and_the_network_saved(capsys, prompt, tmp_pa
     status, printed = answer(capsys, *arguments)
     assert status == 0
     [rows] = json.loads(printed.out)["runs"]
-    value = load(tmp_path / "net").predict([[0.1, 0.2], [-0.5, 0.3]], [1, -1], [[0.2, 0.2], [1, 0]]).value
+    value = Construction.load(tmp_path / "net").predict([[0.1, 0.2], [-0.5, 0.3]], [1, -1], [[0.2, 0.2], [1, 0]]).value
     assert value.tolist() == pytest.approx([row["value"] for row in rows], abs=1e-12)
 
 

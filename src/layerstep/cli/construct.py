@@ -72,8 +72,6 @@ def run(
     import numpy as np
 
     from layerstep.construction import construct
-    from layerstep.construction import export as export_to
-    from layerstep.construction import save as save_to
     from layerstep.errors import require, require_count
     from layerstep.files import require_writable
 
@@ -117,9 +115,9 @@ def run(
     if csv is None and prompts:
         given = sampled_prompts(network, prompts, seed)
     runs = [run_prompt(network, *prompt) for prompt in given]
-    for target, write in ((out, save_to), (export, export_to)):
+    for target, write in ((out, network.save), (export, network.export)):
         if target is not None:
-            write(network, target)
+            write(target)
     data = {"certificate": network.certificate.to_dict(), "is_built": network.is_built, "runs": runs}
     return Output(data, list(_parts(network, runs)))
 

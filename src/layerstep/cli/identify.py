@@ -75,7 +75,7 @@ def run(
 
 def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str, options: TaskOptions, show):
     """(the model as a function from prompts to its path, its task, words about how it is read)."""
-    from layerstep.construction import load
+    from layerstep.construction import Construction
     from layerstep.errors import InputError, as_path, quoted
     from layerstep.measurement.identification.library import default_contexts
     from layerstep.solvers import SOLVERS, solve
@@ -86,7 +86,7 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
         return (lambda prompts: solve(solver, prompts, task, steps)), task, ""
     place = as_path("model", model)
     if place.is_file():
-        network = load(place)
+        network = Construction.load(place)
         problem = network.problem
         own = {"d": problem.d, "N": problem.N, "v": problem.kernel.v, "sigma": math.sqrt(problem.lam)}
         own["kernel"] = "gaussian"

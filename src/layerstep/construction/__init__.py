@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from layerstep.construction.build import SCHEMES, construct
 from layerstep.construction.certificate import Certificate, Prediction
 from layerstep.construction.convergence import convergence_data
-from layerstep.construction.files import export, load, save
 from layerstep.construction.network import Construction
 from layerstep.construction.stream import Stream
 
@@ -21,9 +20,6 @@ __all__ = [
     "TransformerKRR",
     "construct",
     "convergence_data",
-    "export",
-    "load",
-    "save",
 ]
 
 

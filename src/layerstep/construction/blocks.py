@@ -5,7 +5,7 @@
 
 No biases, no scaling, no normalisation. The softmax runs over keys j and the mask is indexed (query i, key j);
 the matrix formula of the paper's definition says otherwise, its elementwise formula says this.
-Weights are parameters without gradients: they are written, not learned.
+Weights are parameters without gradients: they are constructed, not learned.
 
 Letters of shapes: B prompts, T tokens, D stream width, H heads, r rows of W_Q and W_K (the paper's matrices are
 these with rows of zeros below).
@@ -65,7 +65,7 @@ class Mask:
 
 
 def fixed(weights: Tensor) -> nn.Parameter:
-    """A weight that is written, not learned; one that is already so is shared, not copied."""
+    """A weight that is constructed, not learned; one that is already so is shared, not copied."""
     return weights if isinstance(weights, nn.Parameter) else nn.Parameter(weights, requires_grad=False)
 
 

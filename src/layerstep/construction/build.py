@@ -71,8 +71,8 @@ def construct(
     require_choice("scheme", scheme, SCHEMES)
     ranges = {name: B for name, B in (("B_x", B_x), ("B_y", B_y)) if B is not None}
     problem = Problem(d=d, N=N, kernel=Gaussian(v=v), lam=lam, **ranges)
-    dtype, device = as_dtype(dtype), as_device(device)
-    require_all("dtype", [problem.precision(dtype)])
+    precision, place = as_dtype(dtype), as_device(device)
+    require_all("dtype", [problem.precision(precision)])
     asked = _numbers(eps=eps, error=error, eta=eta, c=c, L=L, rho=rho, heads=heads)
 
     kind = SCHEMES[scheme]
@@ -81,10 +81,10 @@ def construct(
     made = kind.plan(problem, eta=asked["eta"], **own)
     network = Construction(made, problem.arguments() | {"scheme": scheme} | asked)
     if network.is_built:
-        _require_range(network, dtype)
+        _require_range(network, precision)
         if eps is not None or error is not None:
-            _warn(network, torch.finfo(dtype).eps / 2)
-    return network.to(device=device, dtype=dtype)
+            _warn(network, torch.finfo(precision).eps / 2)
+    return network.to(device=place, dtype=precision)
 
 
 def _numbers(*, L: Any, heads: Any, rho: Any, **positive: Any) -> dict[str, Any]:

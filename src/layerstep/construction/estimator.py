@@ -40,7 +40,7 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         spread = np.where(extent > 0, unit * (X / unit).std(axis=0), 1.0)
         self.x_mean_ = X.mean(axis=0) if self.scale else np.zeros(d)
         self.x_scale_ = spread * math.sqrt(d) if self.scale else np.ones(d)
-        unit = float(np.ldexp(1.0, np.frexp(np.abs(y).max())[1]))
+        unit = float(np.ldexp(1.0, np.frexp(np.abs(y).max())[1] - 1))
         mean = math.fsum(y / unit) / n
         # And how far that is from the mean of the labels: sums of `fsum` are exact.
         self.y_mean_, self.y_mean_error_ = unit * mean, unit * abs(math.fsum([*y / unit, *[-mean] * n])) / n

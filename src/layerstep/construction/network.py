@@ -178,6 +178,13 @@ class Construction(nn.Module):
                         if stage in kept:
                             out = run.read_out()[self.stream.row("y"), :, 0].cpu()
                             values[kept[stage]].view(-1)[begin : begin + len(out)] = out
+        lost = int((~values.isfinite()).sum())
+        if lost:
+            warnings.warn(
+                f"{lost:,} of {values.numel():,} values of this path are not finite: the steps diverge, or the labels "
+                f"are too large for {self.dtype}. Keep fewer `stages`, or use a smaller eta, labels or float64.",
+                stacklevel=3,  # past torch's decorator
+            )
         label = f"{self.certificate.scheme} construction"
         return Trajectory(values, torch.tensor(list(kept), dtype=torch.float64), label, n)
 

@@ -66,12 +66,13 @@ class Problem:
     B_y: float = math.inf
 
     def __post_init__(self) -> None:
-        require_count(d=self.d, N=self.N)
+        require_count(1, 2**53, d=self.d, N=self.N)
         require(self.d <= _LARGEST_D, "d", self.d, f"at most {_LARGEST_D:,}: attention matrices have (d + 11)² numbers")
         require_positive(lam=self.lam)
         for name in ("B_x", "B_y"):
             value = getattr(self, name)
-            require(as_float(value) > 0, name, quoted(value), "a number above 0")
+            known = 0 < as_float(value) < math.inf
+            require(known or (isinstance(value, float) and value == math.inf), name, quoted(value), "a number above 0")
         for name, kind in (("d", int), ("N", int), ("lam", float), ("B_x", float), ("B_y", float)):
             object.__setattr__(self, name, kind(getattr(self, name)))
 

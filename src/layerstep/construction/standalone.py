@@ -1,4 +1,4 @@
-"""A written transformer in torch.nn alone: this file needs torch and safetensors, and nothing of layerstep.
+"""A constructed transformer in torch.nn alone: this file needs torch and safetensors, and nothing of layerstep.
 
     model = load("weights.safetensors")
     value = model.predict(x, y, xq)          # x [n, d], y [n], xq [M, d]

@@ -1,4 +1,4 @@
-"""The residual stream by name: what every row of a token means, and how a prompt is written into it."""
+"""The residual stream by name: what every row of a token means, and how a prompt is embedded in it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerstep.construction.problem import Precondition, require_all
+from layerstep.errors import require, require_kind
 
 # What a token is. The mask of an attention head is a statement about these.
 DUMMY, TRAIN, QUERY, PADDING = range(4)
@@ -57,7 +58,7 @@ class Stream(Mapping[str, slice]):
         return form
 
     def forms(self, *forms: dict[str, float]) -> Float[Tensor, "units D"]:
-        """Linear forms, one a row: the W_in of an MLP."""
+        """Linear forms, one per row: the W_in of an MLP."""
         return torch.stack([self.form(**form) for form in forms])
 
     def write(self, **outputs: Float[Tensor, "units"]) -> Float[Tensor, "D units"]:
@@ -106,20 +107,27 @@ class Stream(Mapping[str, slice]):
         return Z, kinds
 
     def check(self, Z: Float[Tensor, "B T D"], kinds: Int[Tensor, "B T"]) -> None:
-        """Refuse, with every reason, a stream that `embed` would not have written."""
-        part = {name: Z[..., self[name]] for name in self}
-        scalar = {name: part[name][..., 0] for name in _SCALARS}
+        """Refuse, with every reason, a stream that `embed` would not have made."""
+        remedy = "Make both with `stream.embed`."
+        require_kind("Z", Z, Tensor, remedy)
+        require_kind("kinds", kinds, Tensor, remedy)
+        shape = Z.ndim == 3 and Z.shape[2] == self.width and Z.is_floating_point()
+        require(shape, "Z", f"{list(Z.shape)}, {Z.dtype}", f"numbers [B, T, {self.width}]", remedy)
+        fits = kinds.shape == Z.shape[:2] and kinds.dtype == torch.int64
+        require(fits, "kinds", f"{list(kinds.shape)}, {kinds.dtype}", f"int64 {list(Z.shape[:2])}", remedy)
+        x = Z[..., self["x"]]
+        scalar = {name: Z[..., self.row(name)] for name in _SCALARS}
         given = kinds == TRAIN
-        squares = part["x"].square().sum(-1)
+        squares = x.square().sum(-1)
         slack = 8 * torch.finfo(Z.dtype).eps * squares
         memory = torch.stack([scalar[name] for name in ("w", "k", "alpha", "beta", "p", "k_hat")])
         require_all(
-            "this stream is no input",
+            "this stream is not an input",
             [
-                Precondition(bool(ok), given, allowed, "`stream.embed` writes it so.")
+                Precondition(bool(ok), given, allowed, "`stream.embed` makes it so.")
                 for ok, given, allowed in (
                     (((scalar["x2"] - squares).abs() <= slack).all(), "x2", "|x|²"),
-                    ((part["x"][kinds == DUMMY] == 0).all(), "x of the dummy", "0"),
+                    ((x[kinds == DUMMY] == 0).all(), "x of the dummy", "0"),
                     ((scalar["y"][~given] == 0).all(), "y of dummy, queries and padding", "0"),
                     ((memory == 0).all(), "w, k, alpha, beta, p, k_hat", "0 on input"),
                     ((scalar["s"] == (kinds == DUMMY)).all(), "s", "1 on the dummy, 0 elsewhere"),

@@ -223,7 +223,7 @@ class SinkScheme(Scheme):
         N, lam, v, size = self.problem.N, self.problem.lam, self.problem.kernel.v, norm(y.double())
         bound = self.bound(size / math.sqrt(lam))
         if bound is None or size == 0:
-            return bound
+            return None if bound is None else underflow(N, lam)
         u = torch.finfo(dtype).eps / 2
         noise = u * (8 + math.sqrt(N) + abs(math.log(self.a)) + 4 * radius * radius)
         noise += 2 * u * torch.finfo(dtype).tiny * (self.a + 1 / v / v + math.sqrt(N) * (1 + self.steps.hi) / size)

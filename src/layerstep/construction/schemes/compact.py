@@ -38,7 +38,7 @@ class Compact(SinkScheme):
     shares: ClassVar[tuple[float, float]] = (1.0, 0.495)
 
     @classmethod
-    def of_depth(cls, problem: Problem, L: int, *, eta: float | None = None) -> Compact:
+    def of_depth(cls, problem: Problem, L: int, *, eta: float | None = None) -> SinkScheme:
         """The eigenvalues of K + lam I are in [lam, lam + N], for any n <= N points."""
         return cls.of_spectrum(problem, L, problem.lam, problem.lam + problem.N, eta)
 

@@ -51,7 +51,7 @@ class Exact(SinkScheme):
     @classmethod
     def of_depth(
         cls, problem: Problem, L: int, *, eta: float | None = None, rho: float | None = None, heads: int = 2
-    ) -> Exact:
+    ) -> SinkScheme:
         """rho left out: 0, the paper's, with a constant step eta; lam without.
 
         The eigenvalues of (D + rho I)^-1 (K + lam I) are in [lam / (rho + N), max (D_i + lam) / (D_i + rho)].

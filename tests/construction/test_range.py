@@ -1,0 +1,149 @@
+"""Far inputs, tiny and huge labels, low precision: the promise knows them, a bound is never 0 or NaN without a word."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from fuzz.certify import certify, ridge_regression
+from layerstep.construction import TransformerKRR, construct
+from layerstep.construction.schemes.base import SinkScheme
+from layerstep.errors import InputError
+from layerstep.tasks import Prompts
+
+LONG = pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="numpy.longdouble has no more digits here")
+
+
+@LONG
+def test_no_prediction_is_farther_than_its_bound_or_its_promise():
+    """A small dose of `make certify`, which takes a million."""
+    tally = certify(4000)
+    assert tally.counts["bound"] >= 4000
+    assert tally.counts["promise"] >= 2000
+    assert tally.counts["bound: violations"] == tally.counts["promise: violations"] == 0
+
+
+@LONG
+@pytest.mark.parametrize("slip", ["bound", "promise"])
+def test_the_search_for_violations_finds_them(slip, monkeypatch):
+    """What the reference is for: without the rounding of far inputs, or without the residual, it has to speak up."""
+    if slip == "promise":
+        monkeypatch.setattr(
+            SinkScheme, "promised", lambda self, y, *_: self.bound(float(y.norm()) / math.sqrt(self.problem.lam))
+        )
+    else:
+        monkeypatch.setattr("layerstep.construction.certificate.norm", lambda z: 0.0)
+    assert certify(4000).counts[f"{slip}: violations"] > 0
+
+
+GROUPS = np.array([[0.1], [1.2], [2.3], [1e6 + 0.1], [1e6 + 1.2], [1e6 + 2.3]])
+SIGNS = np.array([1.0, -1, 1, -1, 1, -1])
+
+
+@pytest.mark.parametrize("scheme", ["compact", "exact"])
+def test_the_promise_knows_how_far_apart_the_inputs_are(scheme):
+    """Inner products of inputs |x| / v from their mean lose digits as |x|² / v²: 1e-6 was promised, 6e-5 the error."""
+    network = construct(1, 6, 1.0, 0.1, B_y=1.0, error=1e-6, scheme=scheme)
+    xq = GROUPS + 0.3
+    answer = network.predict(GROUPS, SIGNS, xq)
+    error = np.abs(answer.value.numpy() - ridge_regression(GROUPS, SIGNS, xq, 1.0, 0.1)).astype(float)
+    assert error.max() > network.certificate.bound
+    assert (error <= answer.bound.numpy()).all()
+    assert error.max() <= answer.promised
+    near = network.predict(GROUPS[:3], SIGNS[:3], xq[:3])
+    assert near.promised < 1e-6
+    assert not near.above_promise.any()
+
+
+def test_a_bound_above_the_promise_is_said_once():
+    network = construct(1, 6, 1.0, 0.1, B_y=1.0, error=1e-6)
+    apart = 100 * GROUPS
+    with pytest.warns(UserWarning, match=r"6 of 6 predictions have a bound above the promise.*nothing can be promised"):
+        answer = network.predict(apart, SIGNS, apart + 0.3)
+    assert answer.promised is None
+    assert answer.above_promise.all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        network.predict(apart, SIGNS, apart + 0.3)
+        construct(1, 6, 1.0, 0.1, B_y=1.0, error=1e-6).predict(GROUPS[:3], SIGNS[:3], GROUPS[:3])
+        # After a step that diverges there was nothing to promise.
+        construct(1, 6, 1.0, 0.1, L=3, eta=1.0).predict(GROUPS[:3], SIGNS[:3], GROUPS[:3])
+
+
+TRIANGLE = ([[0.0, 1], [1, 0], [2, 2]], [100.0, -100, 100], [[1.0, 1]])
+
+
+def test_a_forward_pass_that_overflows_says_so():
+    network = construct(2, 3, 1.0, 0.1, scheme="compact", error=10.0, B_y=100.0, dtype=torch.float16)
+    with pytest.raises(InputError, match=r"y = labels up to 100: must be so small .* torch.float16, 6\.6e\+04"):
+        network.predict(*TRIANGLE)
+    assert construct(2, 3, 1.0, 0.1, scheme="compact", error=10.0, B_y=100.0).predict(*TRIANGLE).bound.max() < 10
+    diverging = construct(2, 3, 1.0, 0.1, L=2000, eta=50.0)
+    with pytest.raises(InputError, match="construct with fewer steps"):
+        diverging.predict(*TRIANGLE)
+    with pytest.warns(UserWarning, match=r"of this path are not finite"):
+        assert not diverging.path(Prompts([TRIANGLE[0]], [TRIANGLE[1]])).values.isfinite().all()
+
+
+@pytest.mark.parametrize("scheme", ["compact", "exact"])
+@pytest.mark.parametrize(("dtype", "far"), [(torch.float64, 1e200), (torch.float32, 1e20), (torch.float16, 100.0)])
+def test_inputs_whose_squares_are_infinite_are_refused(scheme, dtype, far):
+    network = construct(2, 3, 1.0, 0.1, scheme=scheme, B_y=1.0, error=1.0, dtype=dtype)
+    x, y, xq = (torch.tensor(array, dtype=torch.float64) for array in TRIANGLE)
+    y = y / 100
+    message = rf"largest \|x - mean\| = .*: must be at most .*: in {dtype} the square"
+    for prompt in ((x, y, far + xq), (torch.cat([x[:2], far + x[2:]]), y, xq)):
+        with pytest.raises(InputError, match=message):
+            network.predict(*prompt)
+        with pytest.raises(InputError, match=message):
+            network.path(Prompts(torch.cat([prompt[0], prompt[2]])[None], torch.ones(1, 4)))
+    if dtype != torch.float16:  # a shift of all costs nothing
+        assert network.predict(x + 1000, y, xq + 1000).bound.isfinite().all()
+
+
+@pytest.mark.parametrize(("dtype", "label", "query"), [(torch.float32, 1e-50, 30.0), (torch.float64, 1.0, 36.0)])
+def test_a_bound_is_not_0_where_the_truth_is_not(dtype, label, query):
+    """Kernel values below 1e-154, whose squares are 0, and labels below the least number of float32."""
+    network = construct(1, 2, 1.0, 0.1, L=3, dtype=dtype)
+    x, y, xq = np.array([[0.0], [1.0]]), np.full(2, label), np.array([[query]])
+    answer = network.predict(x, y, xq)
+    truth = ridge_regression(x, y, xq, 1.0, 0.1)
+    assert (truth != 0).all()
+    assert (np.abs(answer.value.numpy() - truth) <= answer.bound.numpy()).all()
+    assert (answer.bound > 0).all()
+
+
+def test_a_bound_covers_the_rounding_of_inputs():
+    """f* is meant for points that were rounded to x, y and xq: for those the bound must hold too."""
+    rng = np.random.default_rng(0)
+    x, y, xq = rng.normal(size=(8, 2)), rng.normal(size=8), rng.normal(size=(20, 2))
+    network = construct(2, 8, 0.5, 1e-2, L=600)
+    shaken = [array * (1 + 1e-6 * rng.choice([-1, 1], size=array.shape)) for array in (x, y, xq)]
+    truth = ridge_regression(*shaken, 0.5, 1e-2)
+    plain, wide = (network.predict(x, y, xq, input_error=error) for error in (0.0, 1e-6))
+    error = np.abs(plain.value.numpy() - truth)
+    assert (error > plain.bound.numpy()).any()
+    assert (error <= wide.bound.numpy()).all()
+
+
+@LONG
+def test_the_bound_of_the_estimator_covers_the_rounding_of_the_mean():
+    """Once: error 1.55e-10, bound 1.16e-10."""
+    y = 1e6 + np.random.default_rng(4).random(3)
+    x, xq = np.arange(3.0)[:, None], np.array([[1e6], [1.5]])
+    estimator = TransformerKRR(lam=1.0).fit(x, y)
+    value, bound = estimator.predict(xq, return_bound=True)
+    labels, scale = y.astype(np.longdouble), estimator.x_scale_.astype(np.longdouble)
+    truth = labels.mean() + ridge_regression(x / scale, labels - labels.mean(), xq / scale, 1.0, 1.0)
+    assert (np.abs(value - truth) <= bound).all()
+    assert bound[0] < 1e-9
+
+
+@pytest.mark.parametrize("labels", [[1.7e308, 1.6e308, 1.5e308], [5e-324, 0.0, 0.0], [3.0, 3.0, 3.0]])
+def test_the_estimator_takes_labels_of_every_size(labels):
+    value, bound = TransformerKRR().fit(np.arange(3.0)[:, None], labels).predict(np.ones((2, 1)), return_bound=True)
+    assert np.isfinite(value).all()
+    assert np.isfinite(bound).all()
+    assert (value >= min(labels) - bound).all()

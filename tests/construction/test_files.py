@@ -98,7 +98,7 @@ print(model.load("weights.safetensors").predict(x, y, xq).tolist())
 
 def test_files_that_are_no_networks_are_refused(tmp_path):
     (tmp_path / "cut").write_bytes(b"1234")
-    with pytest.raises(FileError, match="no whole safetensors file"):
+    with pytest.raises(FileError, match="is not a whole safetensors file"):
         Construction.load(tmp_path / "cut")
     with pytest.raises(FileError, match="missing"):
         Construction.load(tmp_path / "missing")

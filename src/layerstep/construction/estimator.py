@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from layerstep.construction.build import construct
 from layerstep.errors import as_float, quoted, require
+from layerstep.tasks.prompts import as_float_tensor
 
 
 class TransformerKRR(RegressorMixin, BaseEstimator):
@@ -31,6 +32,7 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         self.v, self.lam, self.scheme, self.error, self.scale, self.B_x = v, lam, scheme, error, scale, B_x
 
     def fit(self, X, y) -> TransformerKRR:
+        _refuse_masked(X=X, y=y)
         X, y = map(np.asarray, validate_data(self, X, y, y_numeric=True, dtype=np.float64))
         n, d = X.shape
         # The deviation of a constant 0.1 is 1e-17, by rounding: a constant is known by its range. In units of a power
@@ -64,6 +66,7 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
     def predict(self, X, return_bound: bool = False):
         """Predictions; with return_bound also how far each can be from exact kernel ridge regression."""
         check_is_fitted(self)
+        _refuse_masked(X=X)
         X = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
         # Scaled inputs and labels are off by two roundings.
         prediction = self.network_.predict(self.x_, self.y_, self._scaled(X), input_error=np.finfo(float).eps)
@@ -79,3 +82,10 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self.x_mean_) / self.x_scale_
+
+
+def _refuse_masked(**arrays) -> None:
+    """scikit-learn takes hidden values for data."""
+    for name, array in arrays.items():
+        if isinstance(array, np.ma.MaskedArray):
+            as_float_tensor(name, array, array.ndim)

@@ -48,7 +48,7 @@ def main() -> None:
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
-    size = {"layers": 3, "width": 32, "heads": 2, "N": 8, "d": 2, "batch": 8} if args.tiny else {}
+    size = {"layers": 4, "width": 32, "heads": 2, "N": 8, "d": 2, "batch": 8} if args.tiny else {}
     members = controls(seed=args.seed, **size)
     seconds = 20.0 if args.smoke else args.seconds - AFTERWARDS
     trained = train(members, device, seconds - (time.monotonic() - began), args.steps)

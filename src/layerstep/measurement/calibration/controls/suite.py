@@ -79,7 +79,7 @@ def controls(
                 model=Model(layers=layers, heads=heads, width=width, mask=mask),
                 seed=seed * 100 + index,
                 batch=batch,
-                lr=2e-3,
+                lr=1e-3,
                 lr_final=1e-5,
                 warmup=500,
                 weight_decay=0.0,

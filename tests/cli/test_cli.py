@@ -146,7 +146,7 @@ def test_a_mistake_is_one_line_and_status_2(arguments, words, capsys):
     assert len(error) < 700
 
 
-def test_a_folder_of_models_names_them(tmp_path, capsys):
+def test_a_directory_of_models_names_them(tmp_path, capsys):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}")

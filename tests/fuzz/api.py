@@ -99,6 +99,7 @@ class Entry:
     given: tuple[str, ...] = ()
     rare: int = 1
     may_raise: tuple[type[Exception], ...] = ()
+    but: tuple[type, ...] = ()  # kinds of JUNK that it takes, and would work on for minutes
 
 
 def _fit(estimator: Any, X: Any, y: Any, **options: Any) -> Any:
@@ -224,7 +225,7 @@ def entries(home: Path) -> dict[str, Entry]:
                                         "seed": SEEDS[:3], "rule": [None, ls.Rule()]}, ("path", "prompts", "task"),
                                             rare=6),
         "Rule": Entry(ls.Rule, {"v_limit": REALS[:4]}),
-        "reproduce": Entry(ls.reproduce, {"out": ["/dev/null/x", text, "a" * 300]}, ("out",), rare=4),
+        "reproduce": Entry(ls.reproduce, {"out": ["/dev/null/x", text, "a" * 300]}, ("out",), rare=4, but=(str, Path)),
     }  # fmt: skip
 
 
@@ -276,7 +277,7 @@ def calls(seed: int, home: Path) -> Iterator[tuple[str, Outcome]]:
             given = {each: rng.choice(entry.arguments[each] or JUNK) for each in chosen}
             clean = rng.random() < 0.6 or not chosen
             if not clean:
-                given[rng.choice(chosen)] = rng.choice(JUNK)
+                given[rng.choice(chosen)] = rng.choice([each for each in JUNK if not isinstance(each, entry.but)])
                 if rng.random() < 0.05:
                     given.pop(rng.choice(chosen))
             yield (

@@ -67,7 +67,7 @@ class TaskOptions:
         for name in given.keys() & own.keys():
             made_for, asked = own[name], given[name]
             same = made_for == asked if isinstance(asked, str) else math.isclose(made_for, asked)
-            remedy = "Leave the option out; other prompts are judged with ls.identify in Python."
+            remedy = "Leave the option out; other prompts are compared with ls.identify in Python."
             require(same, f"--{name.replace('_', '-')}", asked, f"{made_for}, which {whose} was made for", remedy)
         return Task(**{**given, **own})
 

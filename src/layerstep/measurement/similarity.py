@@ -6,6 +6,7 @@ Richardson (docs/measurement.md prints them). For a claim use `identify`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from layerstep.errors import require, require_count, require_kind
+from layerstep.errors import as_float, quoted, require, require_count, require_kind, require_seed
 from layerstep.stats import interval, resampled
 from layerstep.tasks import Prompts, Trajectory
 from layerstep.tasks.prompts import Array, as_float_tensor
@@ -71,8 +72,8 @@ class Match:
 
     def line(self, first: float, last: float, *, seed: int, resamples: int = 1000) -> Line:
         """The fit behind `r2`, with its interval."""
-        require_count(0, seed=seed)
-        require_count(resamples=resamples)
+        require_seed(seed=seed)
+        require_count(1, 10**6, resamples=resamples)
         layers, best = self._between(first, last, self.best_step)
         centre = best.mean(0)
         means = best[resampled(len(best), resamples, seed)].mean(1)
@@ -82,7 +83,9 @@ class Match:
         return Line(r2=r2, slope=float(slope), intercept=float(intercept), interval=(low, high))
 
     def _between(self, first: float, last: float, steps: Float[Tensor, "*B L"]) -> tuple[Tensor, Tensor]:
-        keep = (self.layers >= first) & (self.layers <= last)
+        for argument, value in {"first": first, "last": last}.items():
+            require(not math.isnan(as_float(value)), argument, quoted(value), "a number")
+        keep = (self.layers >= float(first)) & (self.layers <= float(last))
         shown = f"{self.layers[0]:g}..{self.layers[-1]:g}"
         require(int(keep.sum()) >= 3, "first, last", f"{first}, {last}", f"a range with 3 layers or more of {shown}")
         return self.layers[keep], steps[..., keep]
@@ -127,12 +130,14 @@ def layers_won(matches: Mapping[str, Match], first: float = 1) -> dict[str, int]
     A tie is won by nobody: step 0 is the same for all solvers, and layers that match it best tell none apart. Nor is a
     layer whose predictions are not numbers, and a step whose are not wins nothing.
     """
-    require(len(matches) > 0, "matches", "{}", "at least one match")
+    given = isinstance(matches, Mapping) and all(isinstance(each, Match) for each in matches.values())
+    require(given and len(matches) > 0, "matches", quoted(matches), "a dictionary of names and what ls.match gives")
+    require(not math.isnan(as_float(first)), "first", quoted(first), "a number")
     layers = next(iter(matches.values())).layers
     same = all(torch.equal(match.layers, layers) for match in matches.values())
     require(same, "matches", "of different layers", "of the same path")
     best = torch.stack([match.sime.nan_to_num(UNKNOWN).amax(1) for match in matches.values()])
-    won = winners(best) & (layers >= first) & (best.amax(0) > UNKNOWN)
+    won = winners(best) & (layers >= float(first)) & (best.amax(0) > UNKNOWN)
     return dict(zip(matches, won.sum(1).tolist(), strict=True))
 
 

@@ -125,6 +125,34 @@ def test_a_solver_of_the_users_enters_a_verdict(prompts):
         assert ("rates unknown for class mine" in str(verdict)) == (solver == "mine")
 
 
+class Wrong(Damped):
+    """A solver that is not one, in the way named."""
+
+    def __init__(self, way):
+        object.__setattr__(self, "way", way)
+
+    def predictions(self, system, steps):
+        if self.way == "raises":
+            raise KeyError("w")
+        if self.way == "shape":
+            return system.y
+        return system.batch.y[:, -1:].expand(-1, len(steps))
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        ("raises", "mine: its solver raised KeyError: 'w'"),
+        ("shape", r"mine: predictions = a Tensor of shape .*: must be a tensor of shape \[4, 2\], sequences by steps"),
+        ("looks", r"mine: predictions = changed by y_\{n\+1\} or a later label"),
+    ],
+)
+def test_a_solver_of_the_users_that_is_not_one_is_refused_in_words(prompts, way, words):
+    mine = ls.Family(name="mine", kind="mine", solver=Wrong(way), steps=[1, 2])
+    with pytest.raises(ls.InputError, match=words):
+        Instrument.prepare(prompts, TASK, families=[mine], bandwidths=(1.0,), ridges=())
+
+
 def test_a_library_without_richardson_answers(prompts):
     some = [f for f in ls.FAMILIES if f.name in ("gd", "ridge", "cg")]
     small = Instrument.prepare(prompts, TASK, families=some, bandwidths=(1.0,), ridges=())
@@ -194,6 +222,34 @@ def test_layers_and_windows_are_judged_apart(prompts, instrument):
     assert verdict.ranges[-1].solver == "boost"
     assert {judged.solver for judged in verdict.layers[:4]} <= {"richardson", None}
     assert {judged.solver for judged in verdict.layers[4:]} <= {"boost", None}
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        ((0, 1, 2, 3, 4), ()),
+        ((4, 3, 2, 1, 0), ("steps fall at layers 2, 3, 4, 5",)),
+        ((1, 0, 3, 2, 4), ("steps fall at layers 2, 4",)),
+        ((0, 2, 2, 2, 4), ("layers 3, 4 predict what the layer before does",)),
+    ],
+)
+def test_layers_out_of_order_or_repeated_get_a_remark(prompts, instrument, order, words):
+    path = planted(prompts, "richardson", std=0)
+    path = ls.Trajectory(path.values[list(order)], range(1, 6), "moved")
+    verdict = identify(path, prompts, TASK, instrument=instrument)
+    assert verdict.solver == "richardson"
+    said = [remark for remark in verdict.remarks if "steps fall" in remark or "layer before" in remark]
+    assert len(said) == len(words)
+    assert all(word in remark for word, remark in zip(words, said, strict=True))
+
+
+def test_none_says_that_predictions_cannot_show_a_solver_inside(prompts, instrument):
+    path = ls.Trajectory(mixture(prompts), range(1, 6), "mixture")
+    verdict = identify(path, prompts, TASK, instrument=instrument)
+    assert verdict.solver is None
+    assert any("no solver runs inside" in claim for claim in verdict.cannot_say)
+    sound = identify(planted(prompts, "richardson"), prompts, TASK, instrument=instrument)
+    assert not any("no solver runs inside" in claim for claim in sound.cannot_say)
 
 
 def test_order_of_the_sequences_changes_nothing(prompts):

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from layerstep.errors import require_callable, require_kind
 from layerstep.measurement.identification.families import FAMILIES, Family
 from layerstep.measurement.identification.features import residual_features
 from layerstep.measurement.identification.library import BANDWIDTHS, RIDGES, Library
@@ -66,6 +67,10 @@ class Instrument:
         ridges: Sequence[float] = RIDGES,
     ) -> Instrument:
         """Run all families on `prompts`, at every bandwidth and ridge: multiples of the task's."""
+        require_kind("prompts", prompts, Prompts, "They come before the task.")
+        require_kind("task", task, Task, "It comes after the prompts.")
+        if progress is not None:
+            require_callable("progress", progress, "a function of the fraction done")
         library = Library.build(
             prompts, task, contexts, progress, families=families, bandwidths=bandwidths, ridges=ridges
         )

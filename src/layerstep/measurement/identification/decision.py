@@ -14,14 +14,15 @@ leaves more than a false one fitted to a noiseless model. V does: a wrong family
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from layerstep.errors import require_choice
+from layerstep.errors import as_float, quoted, require, require_choice, require_count
 from layerstep.measurement.identification.crossfit import Residuals
 from layerstep.stats import interval, resamples
 
@@ -40,6 +41,12 @@ class Rule:
     explainable: float = 0.1
     label_share: float = 0.05  # of a layer's variance predicted from the labels; below it the layer ignores them
     resamples: int = 400
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            require(math.isfinite(as_float(value)), each.name, quoted(value), "a finite number")
+        require_count(100, 10**6, resamples=self.resamples)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +113,21 @@ def left_out(residuals: Residuals, rule: Rule) -> Iterator[str]:
         yield f"{numbered(residuals.layers[blind])} ignore the labels, as far as a linear reading can see: left out"
     if near.any():
         yield f"{numbered(residuals.layers[near])} are at exact KRR: nothing to tell solvers apart"
+
+
+def out_of_order(residuals: Residuals, overall: RangeResult) -> Iterator[str]:
+    """Words on usable layers that a solver run in depth would not make: steps that fall, predictions that repeat."""
+    usable = torch.isin(residuals.layers, torch.tensor(overall.usable, dtype=torch.float64))
+    if overall.status not in (IDENTIFIED, AMBIGUOUS) or int(usable.sum()) < 2:
+        return
+    layers, step = residuals.layers[usable], overall.fits[0].step[usable]
+    falls = step < step.cummax(0).values / 2
+    if falls.any():
+        yield f"the fitted steps fall at {numbered(layers[falls])}: not the order of a solver's steps"
+    values, size = residuals.values[usable].flatten(1), residuals.distance[usable].sum(1)
+    repeats = ((values[1:] - values[:-1]).square().sum(1) <= 1e-9 * size[1:]).nonzero().flatten() + 1
+    if len(repeats):
+        yield f"{numbered(layers[repeats])} predict what the layer before does: one step is counted more than once"
 
 
 def numbered(layers: Float[Tensor, "K"]) -> str:

@@ -15,12 +15,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.errors import require, require_choice, require_kind
+from layerstep.errors import InputError, LayerstepError, require, require_choice, require_kind
 from layerstep.solvers import SOLVERS, Chebyshev, Richardson, Solver
 from layerstep.solvers.chebyshev import chebyshev_sums
 from layerstep.solvers.solving import Steps, step_numbers
-from layerstep.solvers.system import System
-from layerstep.tasks import Task
+from layerstep.solvers.system import Batch, System
+from layerstep.tasks import Prompts, Task
 
 #: What a family may need of the kernel on the prompts, in words.
 NEEDS = {
@@ -53,14 +53,19 @@ class Family:
         for argument in ("name", "kind"):
             require_kind(argument, getattr(self, argument), str)
         require_choice("settings", self.settings, ["all", "bandwidths", "own"])
-        solver = self.solver(Task()) if callable(self.solver) else self.solver
-        numbers = step_numbers(self.steps(Task()) if callable(self.steps) else self.steps, solver)
+        try:
+            solver = self.solver(Task()) if callable(self.solver) else self.solver
+            steps = self.steps(Task()) if callable(self.steps) else self.steps
+        except Exception as error:
+            raise InputError(f"{self.name}: its function of the task raised {type(error).__name__}: {error}") from error
+        numbers = step_numbers(steps, solver)
         if not callable(self.steps):
             plain = isinstance(self.steps, (list, tuple, range))
             object.__setattr__(self, "steps", tuple(self.steps if plain else numbers.tolist()))  # type: ignore[arg-type]
+        require_kind("needs", self.needs, (set, frozenset))
+        for need in self.needs | solver.needs:
+            require_choice("needs", need, NEEDS)
         object.__setattr__(self, "needs", frozenset(self.needs) | solver.needs)
-        for need in self.needs:
-            require_choice(f"{self.name}.needs", need, NEEDS)
 
     def on(self, task: Task) -> tuple[Solver, tuple[float, ...]]:
         """The solver and its steps for this task."""
@@ -150,3 +155,24 @@ def require_families(families: object) -> None:
         require_kind("families", family, Family, remedy)
     names = [family.name for family in families]  # type: ignore[attr-defined]
     require(len(set(names)) == len(names) > 0, "families", ", ".join(names), "one or more, of different names", remedy)
+
+
+def require_sound(family: Family, prompts: Prompts, task: Task) -> None:
+    """Raise InputError unless a solver of the user's predicts [B, T] and does not see the label it is to predict."""
+    solver, steps = family.on(task)
+    numbers = step_numbers(steps, solver)
+    n = max(1, prompts.N // 2)
+    later = Prompts(prompts.x, torch.cat([prompts.y[:, :n], 1 + 2 * prompts.y[:, n:]], dim=1))
+    systems = [Batch.of(given, task).system(n) for given in (prompts, later)]
+    try:
+        found, blind = (solver.predictions(system, numbers) for system in systems)
+    except LayerstepError:
+        raise
+    except Exception as error:
+        raise InputError(f"{family.name}: its solver raised {type(error).__name__}: {error}") from error
+    shape = [prompts.B, len(numbers)]
+    right = isinstance(found, Tensor) and list(found.shape) == shape
+    require(right, f"{family.name}: predictions", found, f"a tensor of shape {shape}, sequences by steps")
+    same = torch.equal(found.nan_to_num(), blind.nan_to_num())
+    remedy = "Use system.y and system.K, not those of system.batch."
+    require(same, f"{family.name}: predictions", "changed by y_{n+1} or a later label", "made from n examples", remedy)

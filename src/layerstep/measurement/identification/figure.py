@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from layerstep.errors import require_choice
+from layerstep.errors import as_path, require_choice
 from layerstep.files import write_aside
 from layerstep.measurement.identification.report import headline, one_per_class, span
 
@@ -20,7 +20,8 @@ def draw(verdict: Verdict, file: str | os.PathLike | None = None):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 7.6), layout="constrained")
-    suffix = os.path.splitext(os.fspath(file or ""))[1].lstrip(".") or "png"
+    file = None if file is None else as_path("file", file)
+    suffix = (file.suffix if file else "").lstrip(".") or "png"
     require_choice("suffix of file", suffix, figure.canvas.get_supported_filetypes())
     ranking, unexplained, structured, steps = figure.subplots(2, 2).flat
     overall, table = verdict.overall, verdict.table

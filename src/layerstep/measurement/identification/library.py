@@ -14,13 +14,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.errors import require
+from layerstep.errors import require, require_positive
 from layerstep.files import digest
-from layerstep.measurement.identification.families import FAMILIES, NEEDS, Family, require_families
+from layerstep.measurement.identification.families import FAMILIES, NEEDS, Family, require_families, require_sound
 from layerstep.solvers import Solver
 from layerstep.solvers.system import Batch
 from layerstep.tasks import Prompts, Task
-from layerstep.tasks.prompts import BLOCK
+from layerstep.tasks.prompts import BLOCK, as_float_tensor
+from layerstep.tasks.trajectory import context_lengths
 from layerstep.threads import one_per_worker
 
 #: Where predictions are compared, for N = 40: short contexts must not dominate, as they do in SimE over all n.
@@ -78,9 +79,12 @@ class Library:
         ridges: Sequence[float] = RIDGES,
     ) -> Library:
         """Run all families on `prompts` in float64, the decompositions of one (v, lam) made once for all of them."""
+        bandwidths, ridges = _multiples("bandwidths", bandwidths), _multiples("ridges", ridges)
+        require(len(bandwidths) > 0, "bandwidths", "[]", "at least one multiple of the task's")
         order = canonical_order(prompts)
         prompts = prompts.to(torch.float64, "cpu")[order]
-        contexts = tuple(contexts or default_contexts(prompts.N))
+        given = default_contexts(prompts.N) if contexts is None else contexts
+        contexts = tuple(context_lengths(given, prompts.N).tolist())
         size = float(prompts.y.square().mean().sqrt())
         allowed = "a root mean square from 1e-15 to 1e15, whose squares single precision holds"
         remedy = "Divide labels and predictions by it."
@@ -92,6 +96,9 @@ class Library:
             met &= Batch.of(prompts, replace(task, v=v * task.v)).meets | {"unit diagonal"}
         lacking = " and ".join(NEEDS[need] for need in NEEDS if need not in met)
         require_families(families)
+        for family in families:
+            if family not in FAMILIES and family.needs <= met:
+                require_sound(family, prompts[:4], replace(task, N=prompts.N))
         wanted = [family for family in families if family.needs <= met]
         require(len(wanted) > 0, "families", ", ".join(f.name for f in families), f"some that do not need {lacking}")
         settings = [(v * task.v, task.lam) for v in bandwidths] + [(task.v, lam * task.lam) for lam in ridges]
@@ -159,6 +166,14 @@ def _distances(
             for candidate, numbers, away in zip(candidates, steps, found, strict=True):
                 away[:, rows, column] = candidate.solver.predictions(system, numbers).T - krr[rows, column]
     return found
+
+
+def _multiples(argument: str, given: Sequence[float]) -> list[float]:
+    """`given` as a list of finite numbers above 0."""
+    numbers = as_float_tensor(argument, given, 1).tolist()
+    for number in numbers:
+        require_positive(**{argument: number})
+    return numbers
 
 
 def canonical_order(prompts: Prompts) -> Int[Tensor, "B"]:

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from layerstep.errors import InputError, require, require_kind, require_seed
+from layerstep.errors import InputError, require, require_callable, require_kind, require_seed
 from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.identification.crossfit import Instrument
-from layerstep.measurement.identification.decision import Rule, left_out, numbered, result_on
+from layerstep.measurement.identification.decision import Rule, left_out, numbered, out_of_order, result_on
 from layerstep.measurement.identification.descriptions import RowSums, Slopes
 from layerstep.measurement.identification.families import FAMILIES, Family
 from layerstep.measurement.identification.filters import FilterFit
@@ -50,7 +50,7 @@ def identify(
     Prompts of another length than the task's are welcome: what is said is about their N.
     """
     model_fn = rerun if model_fn is None else model_fn
-    _require_arguments(path, prompts, task, families, model_fn, instrument, rule, seed)
+    _require_arguments(path, prompts, task, families, model_fn, instrument, rule, seed, progress)
     seed = int(seed)  # NumPy's numbers are welcome, but a verdict goes into JSON files
     task = replace(task, N=prompts.N)
     rule = rule or Rule(**read_record()["rule"])
@@ -71,7 +71,7 @@ def identify(
     asked = [range(L), *([index] for index in range(L)), *windows]
     found = [result_on(residuals, rule, layers=layers, seed=seed) for layers in asked]
     overall, *rest = found if tests is None else map(tests.veto, found)
-    remarks += left_out(residuals, rule)
+    remarks += [*left_out(residuals, rule), *out_of_order(residuals, overall)]
     described = [describe(residuals, overall, rule, seed) for describe in DESCRIPTIONS]
     return Verdict(
         overall=overall,
@@ -91,15 +91,17 @@ def identify(
     )
 
 
-def _require_arguments(path, prompts, task, families, model_fn, instrument, rule, seed) -> None:
+def _require_arguments(path, prompts, task, families, model_fn, instrument, rule, seed, progress) -> None:
     """Raise InputError unless all are what they are called; a model is no `model_fn`: it gives no trajectory."""
     made = "Make one with ls.Trajectory(values, stages), or read it off a model with probes.path(prompts)."
     require_kind("path", path, Trajectory, made)
     require_kind("prompts", prompts, Prompts, "The order is path, prompts, task.")
     require_kind("task", task, Task, "The order is path, prompts, task.")
-    function = model_fn is None or (callable(model_fn) and not isinstance(model_fn, nn.Module))
+    function = model_fn is None or (callable(model_fn) and not isinstance(model_fn, (nn.Module, type)))
     require(function, "model_fn", f"a {type(model_fn).__name__}", MODEL_FN)
     require_seed(seed=seed)
+    if progress is not None:
+        require_callable("progress", progress, "a function of the fraction done")
     if rule is not None:
         require_kind("rule", rule, Rule, "Make one with replace(verdict.rule, v_limit=...).")
     if instrument is not None:

@@ -85,7 +85,7 @@ class Match:
     def _between(self, first: float, last: float, steps: Float[Tensor, "*B L"]) -> tuple[Tensor, Tensor]:
         for argument, value in {"first": first, "last": last}.items():
             require(not math.isnan(as_float(value)), argument, quoted(value), "a number")
-        keep = (self.layers >= float(first)) & (self.layers <= float(last))
+        keep = (self.layers >= as_float(first)) & (self.layers <= as_float(last))
         shown = f"{self.layers[0]:g}..{self.layers[-1]:g}"
         require(int(keep.sum()) >= 3, "first, last", f"{first}, {last}", f"a range with 3 layers or more of {shown}")
         return self.layers[keep], steps[..., keep]
@@ -137,7 +137,7 @@ def layers_won(matches: Mapping[str, Match], first: float = 1) -> dict[str, int]
     same = all(torch.equal(match.layers, layers) for match in matches.values())
     require(same, "matches", "of different layers", "of the same path")
     best = torch.stack([match.sime.nan_to_num(UNKNOWN).amax(1) for match in matches.values()])
-    won = winners(best) & (layers >= float(first)) & (best.amax(0) > UNKNOWN)
+    won = winners(best) & (layers >= as_float(first)) & (best.amax(0) > UNKNOWN)
     return dict(zip(matches, won.sum(1).tolist(), strict=True))
 
 

@@ -8,7 +8,7 @@ with a changing ridge, and also improve smoothly with depth: a claim must beat t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -43,11 +43,11 @@ class Family:
     name: str
     kind: str  # its class: the answer it stands for
     solver: Solver | Callable[[Task], Solver]
-    steps: Steps | Callable[[Task], Sequence[float]]
-    settings: Literal["all", "bandwidths", "own"] = "all"
-    needs: frozenset[str] = frozenset()
-    linear: bool = True
-    without_row_sums: str | None = None
+    steps: Steps | Callable[[Task], Sequence[float]] = field(repr=False)
+    settings: Literal["all", "bandwidths", "own"] = field(default="all", repr=False)
+    needs: frozenset[str] = field(default=frozenset(), repr=False)
+    linear: bool = field(default=True, repr=False)
+    without_row_sums: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for argument in ("name", "kind"):

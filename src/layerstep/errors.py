@@ -37,9 +37,9 @@ def shorten(text: str, longest: int = LONGEST_VALUE) -> str:
 
 def in_words(value: object) -> str:
     """A value as a message shows it: strings as they are, arrays by their shape, all of them short."""
-    if hasattr(value, "shape") and hasattr(value, "ndim") and value.ndim:  # type: ignore[attr-defined]
-        return f"{_a(type(value).__name__)} of shape {list(value.shape)}"  # type: ignore[attr-defined]
     try:
+        if not isinstance(value, type) and getattr(value, "ndim", 0):
+            return f"{_a(type(value).__name__)} of shape {list(value.shape)}"  # type: ignore[attr-defined]
         return shorten(" ".join(str(value).split()))
     except Exception:  # integers of more than 4,300 digits, and classes of the user's whose str fails
         return _a(type(value).__name__) + (" of thousands of digits" if isinstance(value, int) else "")

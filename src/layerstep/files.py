@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from layerstep.errors import FileError
+from layerstep.errors import FileError, InputError
 
 
 @contextlib.contextmanager
@@ -121,7 +121,12 @@ def write_json(path: str | os.PathLike, value: Any) -> Path:
 
 
 def as_json(value: Any) -> str:
-    return json.dumps(value, indent=1) + "\n"
+    try:
+        return json.dumps(value, indent=1) + "\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"this cannot be written as JSON: {error}. Give numbers, strings, lists and dictionaries."
+        ) from error
 
 
 def read_json(path: str | os.PathLike) -> Any:

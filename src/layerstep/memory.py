@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from layerstep.errors import InputError
+from layerstep.errors import InputError, as_float, in_words
 
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
@@ -28,10 +28,11 @@ def total_memory(device: Any = "cpu") -> float:
     return min(there)
 
 
-def require_memory(argument: str, value: object, needed: float, remedy: str, device: Any = "cpu") -> None:
+def require_memory(argument: str, value: object, needed: int, remedy: str, device: Any = "cpu") -> None:
     """Raise InputError where `needed` bytes, a lower bound, are more than there are."""
     if needed > 2**28 and needed > (there := total_memory(device)):  # less fits anywhere
+        GiB = as_float(needed) / 2**30
         raise InputError(
-            f"{argument} = {value}: needs {needed / 2**30:,.3g} GiB of memory or more, "
+            f"{argument} = {in_words(value)}: needs {GiB:,.3g} GiB of memory or more, "
             f"and there are {there / 2**30:,.3g}. {remedy}"
         )

@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from layerstep.errors import InputError, as_float, in_words, require, require_count, require_kind
+from layerstep.errors import in_words, quoted, require, require_count, require_kind
 from layerstep.memory import require_memory
 from layerstep.solvers.base import Solver
 from layerstep.solvers.system import Batch
 from layerstep.tasks import Prompts, Task, Trajectory
-from layerstep.tasks.prompts import BLOCK
+from layerstep.tasks.prompts import BLOCK, as_float_tensor
 from layerstep.tasks.trajectory import context_lengths
 from layerstep.threads import one_thread, pool
 
@@ -50,7 +50,7 @@ def solve_all(
     allowed = "a dictionary of (solver, steps) by name, of at least one solver"
     require(pairs and len(solvers) > 0, "solvers", solvers, allowed, "Such as {'cg': (ls.ConjugateGradient(), 20)}.")
     numbers = {name: step_numbers(steps, solver) for name, (solver, steps) in solvers.items()}
-    needed = sum(map(len, numbers.values())) * float(prompts.B * len(chosen)) * prompts.y.element_size()
+    needed = sum(map(len, numbers.values())) * prompts.B * len(chosen) * prompts.y.element_size()
     remedy = "Ask for fewer steps, such as [10, 100, 1000], or fewer prompts."
     require_memory("steps", f"{max(map(len, numbers.values())):,} numbers", needed, remedy, prompts.y.device)
     # Context length first while they are filled, so that every solver writes one contiguous piece.
@@ -95,18 +95,14 @@ def _require_problem(prompts: object, task: object) -> None:
 def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:
     """`steps` as an increasing tensor: integers, or real numbers for a solver that allows them."""
     ok = isinstance(solver, Solver)
-    require(ok, "solver", repr(solver), "a solver such as Richardson()", "By name: SOLVERS['richardson'].")
+    require(ok, "solver", quoted(solver), "a solver such as Richardson()", "By name: SOLVERS['richardson'].")
     if isinstance(steps, Integral):
         require_count(0, steps=steps)
-        require_memory("steps", in_words(steps), 8 * as_float(steps), "Give step numbers, such as [10, 100, 1000].")
+        require_memory("steps", in_words(steps), 8 * int(steps), "Give step numbers, such as [10, 100, 1000].")
         numbers = torch.arange(int(steps) + 1)
     else:
-        try:
-            numbers = torch.as_tensor(steps, device="cpu", dtype=torch.float64)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise InputError(f"steps = {steps!r}: must be an int or increasing numbers.") from error
-    require(numbers.ndim == 1 and len(numbers) > 0, "steps", steps, "an int or a list of at least one number")
-    require(bool(torch.isfinite(numbers.double()).all()), "steps", steps, "finite")
+        numbers = as_float_tensor("steps", steps, 1).to("cpu", torch.float64)
+    require(len(numbers) > 0, "steps", steps, "an int or a list of at least one number")
     require(bool(((numbers >= 0) & (numbers < 2**53)).all()), "steps", steps, "0 or more, and below 2**53")
     require(bool((numbers.diff() > 0).all()), "steps", steps, "strictly increasing", "Sort them and drop repeats.")
     if solver.continuous:

@@ -17,6 +17,8 @@ from layerstep.errors import (
     InputError,
     as_device,
     as_dtype,
+    as_float,
+    in_words,
     require,
     require_count,
     require_kind,
@@ -35,6 +37,11 @@ BLOCK = 2**23
 
 def as_float_tensor(name: str, value: Array, ndim: int, *, finite: bool = True) -> Tensor:
     """`value` as a floating-point tensor with `ndim` axes and finite entries, without gradients; or an InputError."""
+    if isinstance(value, Tensor):
+        dense = value.layout == torch.strided and not value.is_meta
+        require(dense, name, f"{value.layout}, on {value.device}", "a dense tensor with values")
+    elif isinstance(value, Sequence):
+        require_memory(name, in_words(value), 40 * len(value), "Give fewer numbers, or an array of them.")
     parts = [value, *value] if isinstance(value, (list, tuple)) else [value]
     hidden = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if isinstance(part, np.ma.MaskedArray))
     require(hidden == 0, name, f"{hidden} masked values", "an array without a mask", "Remove or impute them.")
@@ -107,7 +114,13 @@ class Prompts:
         """A subset of the sequences: a slice, a list or a mask."""
         if isinstance(sequences, Integral):
             sequences = [int(sequences)]
-        return Prompts(self.x[sequences], self.y[sequences], None if self.f is None else self.f[sequences])
+        try:
+            x, y, f = self.x[sequences], self.y[sequences], None if self.f is None else self.f[sequences]
+        except (IndexError, TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"sequences = {in_words(sequences)}: do not fit B = {self.B} sequences: {error}."
+            ) from error
+        return Prompts(x, y, f)
 
     def to(self, dtype: torch.dtype | str | None = None, device: str | torch.device | None = None) -> Prompts:
         kind = None if dtype is None else as_dtype(dtype)
@@ -120,7 +133,8 @@ class Prompts:
 
     def scale_noise(self, factor: float) -> Prompts:
         """The same x, f and the same noise draws, times `factor`: y' = f + factor (y - f)."""
-        f = self._function()
+        f, factor = self._function(), as_float(factor)
+        require(math.isfinite(factor), "factor", factor, "a finite number")
         return Prompts(self.x, f + factor * (self.y - f), f)
 
     def _function(self) -> Tensor:
@@ -145,7 +159,7 @@ def sample(
     require_kind("task", task, Task, "Make one with ls.Task(inputs='sphere').")
     require_count(B=B)
     points = task.N + 1
-    require_memory("B", B, 8.0 * (B * points * (task.d + 3) + points**2), "Draw fewer prompts, or shorter ones.")
+    require_memory("B", B, 8 * (B * points * (task.d + 3) + points**2), "Draw fewer prompts, or shorter ones.")
     x = task.draw_inputs(normals(seed, step, 0, (B, points, task.d)))
     g = normals(seed, step, 1, (B, points, 1))
     block = max(1, BLOCK // points**2)
@@ -166,6 +180,6 @@ def normals(seed: int, step: int, stream: int, shape: tuple[int, ...]) -> Tensor
     """Standard normals of the counter-based Philox generator: key (seed, step), one counter a stream."""
     require_seed(seed=seed, step=step)
     remedy = "Take fewer prompts, fewer points or fewer dimensions."
-    require_memory("numbers to draw", f"{math.prod(shape):,}", 8.0 * math.prod(shape), remedy)
+    require_memory("numbers to draw", in_words(math.prod(shape)), 8 * math.prod(shape), remedy)
     bits = np.random.Philox(key=np.array([seed, step], dtype=np.uint64), counter=[0, 0, 0, stream])
     return torch.from_numpy(np.random.Generator(bits).standard_normal(shape))

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import coerce_numbers, require, require_choice, require_count, require_square
+from layerstep.errors import coerce_numbers, require, require_choice, require_count, require_kind, require_square
 from layerstep.tasks import inputs as distributions
 from layerstep.tasks import kernels
 from layerstep.tasks.inputs import INPUTS, require_inputs
@@ -83,14 +83,15 @@ class Task:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Task:
         """The task of `to_dict`; an InputError where its functions are not those of this process."""
-        values = dict(values)
-        recorded = values.pop("fingerprints", {})
-        task = from_fields(cls, values, "task")
-        for name in {**recorded, **task.fingerprints} if isinstance(recorded, dict) else ():
+        require_kind("task", values, Mapping, "Such as Task().to_dict().")
+        recorded = values.get("fingerprints", {})
+        require_kind("fingerprints", recorded, Mapping)
+        task = from_fields(cls, {name: value for name, value in values.items() if name != "fingerprints"}, "task")
+        for name in {**recorded, **task.fingerprints}:
             require(
                 recorded.get(name) == task.fingerprints.get(name),
                 name,
-                repr(getattr(task, name)),
+                repr(getattr(task, name, None)),
                 "the function it was when this was written: it has other values",
                 f"Register that one in ls.{'KERNELS' if name == 'kernel' else 'INPUTS'}, or choose another name.",
             )
@@ -102,7 +103,8 @@ Value = TypeVar("Value")
 
 def from_fields(kind: type[Value], values: Mapping[str, Any], what: str) -> Value:
     """A dataclass from its dictionary; unknown keys are refused, for they would silently change nothing."""
+    require_kind(what, values, Mapping)
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
-    unknown = sorted(set(values) - set(known))
+    unknown = sorted({str(name) for name in values} - set(known))
     require(not unknown, f"{what} keys", ", ".join(unknown), f"among {', '.join(known)}", "Check the spelling.")
     return kind(**values)

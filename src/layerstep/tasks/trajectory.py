@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.errors import InputError, require
+from layerstep.errors import InputError, as_float, in_words, require
 from layerstep.tasks.prompts import Array, as_float_tensor
 
 
@@ -56,9 +56,11 @@ class Trajectory:
 
     def at(self, stage: float) -> Float[Tensor, "B N"]:
         """Predictions of one stage."""
-        index = torch.nonzero(self.stages == stage)
+        index = torch.nonzero(self.stages == as_float(stage))
         if len(index) == 0:
-            raise InputError(f"stage = {stage}: this trajectory has stages {_abbreviate(self.stages.tolist())}.")
+            raise InputError(
+                f"stage = {in_words(stage)}: this trajectory has stages {_abbreviate(self.stages.tolist())}."
+            )
         return self.values[int(index)]
 
     def mse(self, target: Array) -> Float[Tensor, "S N"]:

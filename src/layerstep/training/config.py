@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -13,9 +14,11 @@ from layerstep.errors import (
     InputError,
     as_float,
     coerce_numbers,
+    quoted,
     require,
     require_choice,
     require_count,
+    require_kind,
     require_positive,
 )
 from layerstep.files import digest
@@ -96,8 +99,8 @@ class Run:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        require(isinstance(self.task, Task), "task", repr(self.task), "a Task", "Try ls.Task().")
-        require(isinstance(self.model, Model), "model", repr(self.model), "a Model", "Try ls.Model().")
+        require_kind("task", self.task, Task, "Try ls.Task().")
+        require_kind("model", self.model, Model, "Try ls.Model().")
         require_count(
             steps=self.steps,
             batch=self.batch,
@@ -110,9 +113,9 @@ class Run:
         require_positive(lr=self.lr, lr_final=self.lr_final, eps=self.eps, clip=self.clip)
         for name in ("beta1", "beta2"):
             value = getattr(self, name)
-            require(0 <= as_float(value) < 1, name, repr(value), "a number of at least 0 and below 1")
+            require(0 <= as_float(value) < 1, name, quoted(value), "a number of at least 0 and below 1")
         finite = 0 <= as_float(self.weight_decay) < math.inf
-        require(finite, "weight_decay", repr(self.weight_decay), "a finite number of at least 0")
+        require(finite, "weight_decay", quoted(self.weight_decay), "a finite number of at least 0")
         require_choice("precision", self.precision, PRECISION)
         coerce_numbers(self)
         self._require_noise()
@@ -154,10 +157,10 @@ class Run:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Run:
-        require(isinstance(values, dict), "run", repr(values), "a dictionary, as Run.to_dict gives it")
+        require_kind("run", values, Mapping, "Such as Run().to_dict().")
         parts = {"task": Task, "model": Model}
-        read = {name: parts[name].from_dict(values[name]) for name in parts if isinstance(values.get(name), dict)}
-        return from_fields(cls, values | read, "run")
+        read = {name: parts[name].from_dict(values[name]) for name in parts if isinstance(values.get(name), Mapping)}
+        return from_fields(cls, {**values, **read}, "run")
 
     def override(self, **changes: Any) -> Run:
         """This run with scalars changed by name, wherever they live: override(lr=1e-3, layers=4, inputs="uniform")."""

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from layerstep.errors import require, require_choice, require_count, require_kind
+from layerstep.errors import in_words, require, require_choice, require_count, require_kind
 from layerstep.memory import require_memory
 from layerstep.tasks import Prompts
 from layerstep.tasks.prompts import normals
@@ -124,7 +124,7 @@ class GPT(Pretrained, nn.Module):
         require_kind("model", model, Model, "Make one with ls.Model(layers=12).")
         require_count(d=d, N=N)
         self.model, self.d, self.N = model, int(d), int(N)
-        needed = 4.0 * parameters(model, d, N) + BLOCK_BYTES * model.layers
+        needed = 4 * parameters(model, d, N) + BLOCK_BYTES * model.layers
         require_memory("model", model, needed, "Take fewer layers or a smaller width.")
         self.causal = model.mask == "causal"
         #: The tokens at which predictions can be asked.
@@ -187,6 +187,8 @@ class GPT(Pretrained, nn.Module):
 
     def embed(self, tokens: Float[Tensor, "B T D"]) -> tuple[Float[Tensor, "B T W"], Bool[Tensor, "B 1 T T"] | None]:
         """Tokens in the residual stream, and what each of them sees (None: all before it)."""
+        shaped = isinstance(tokens, Tensor) and tokens.ndim == 3 and tokens.is_floating_point()
+        require(shaped, "prompts", in_words(tokens), "Prompts, or floating-point tokens [B, T, d]")
         T, D = tokens.shape[1:]
         d = D if self.causal else D - 3
         require(d == self.d, "d", d, f"{self.d}, as the model was built for")

@@ -26,6 +26,7 @@ from layerstep.errors import (
     as_path,
     quoted,
     require,
+    require_callable,
     require_choice,
 )
 from layerstep.files import locked, provenance, read_json, write_json, write_text
@@ -106,10 +107,13 @@ def training(
     require(alone or _are_runs(run), "run", quoted(run), "a Run or a list of them", "Such as ls.PRESETS['tiny'].")
     runs = [run] if isinstance(run, Run) else list(run)
     require_stackable(runs)
-    require(as_float(checkpoint_seconds) >= 0, "checkpoint_seconds", repr(checkpoint_seconds), "a number of at least 0")
+    require(
+        as_float(checkpoint_seconds) >= 0, "checkpoint_seconds", quoted(checkpoint_seconds), "a number of at least 0"
+    )
     fractions = isinstance(snapshots, Iterable) and all(0 < as_float(f) < 1 for f in snapshots)
-    require(fractions, "snapshots", repr(snapshots), "a list of fractions between 0 and 1")
+    require(fractions, "snapshots", quoted(snapshots), "a list of fractions between 0 and 1")
     require_choice("resume", resume, ("auto", True, False))
+    require_callable("on_log", print if on_log is None else on_log, "a function of a record of the log")
     where, folder = as_device(device), as_path("out", out)
     folders = [folder] if alone else [folder / each.name for each in runs]
     found = _found(folder, runs, resume)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from layerstep.errors import FileError, InputError, as_device, as_dtype, as_path, require, require_count
+from layerstep.errors import FileError, InputError, as_device, as_dtype, as_path, require, require_count, require_kind
 from layerstep.files import as_json, read_json, read_tensors, save_tensors, write_together
 from layerstep.training.config import Model
 
@@ -50,6 +50,7 @@ class Pretrained(nn.Module):
         folder, kind = as_path("path", path), None if dtype is None else as_dtype(dtype)
         if shard_bytes is not None:
             require_count(shard_bytes=shard_bytes)
+        require_kind("about", about, (dict, type(None)), "It is kept in config.json.")
         state = {name: t.to(kind) for name, t in self.state_dict().items()}
         groups = shards(state, shard_bytes) if shard_bytes else [state]
         config = {"model_type": KIND, "model": self.model.to_dict(), "d": self.d, "N": self.N}

@@ -98,9 +98,9 @@ def require_stackable(runs: Sequence[Run]) -> None:
 def require_fits(runs: Sequence[Run], device: torch.device) -> None:
     """Raise InputError where the least that these runs hold at once is more than the memory there is."""
     run, S = runs[0], len(runs)
-    size, points = (8.0 if run.dtype == torch.float64 else 4.0), run.task.N + 1
+    size, points = (8 if run.dtype == torch.float64 else 4), run.task.N + 1
     weights = 4 * S * parameters(run.model, run.task.d, run.task.N) * size  # and gradient, and two moments
-    kept = 14 * run.model.layers * run.batch * 2 * points * run.model.width * (size / 2)  # for the backward pass
+    kept = 14 * run.model.layers * run.batch * 2 * points * run.model.width * (size // 2)  # for the backward pass
     prompts = CHUNK * run.batch * points * (S * (run.task.d + 1) + 2 * points) * size
     needed = weights + kept + prompts + BLOCK_BYTES * run.model.layers
     remedy = "Take fewer layers, a smaller width or batch, or shorter prompts."

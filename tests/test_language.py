@@ -23,7 +23,7 @@ REPLACED = {
     r"strangers?\b": "unknown directories",
     r"artefacts?\b": "result, figure",
     r"campaigns?\b": "sweep",
-    r"take turns\b|\bin turns?\b|\bby turns\b": "round-robin",
+    r"tak(es?|ing) turns\b|\bby turns\b": "round-robin",
     r"lanes?\b": "stream slices",
     r"(train(s|ed|ing)?|models?|runs?|stands?|ms)\b[^.]*\bside by side\b": "stacked",
     r"straightness\b|\bhow straight\b": "linear, R²",

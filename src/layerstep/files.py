@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from layerstep.errors import FileError, InputError
+from layerstep.errors import FileError, InputError, as_path
 
 
 @contextlib.contextmanager
@@ -38,7 +38,7 @@ def write_together(
     renamed in this order."""
     asides: list[Path] = []
     try:
-        places = [Path(path).resolve() for path in paths]
+        places = [as_path("path", path).resolve() for path in paths]
         for place in places:
             if place.exists() and not place.is_file():
                 raise OSError(None, "Is a directory" if place.is_dir() else "Not a regular file")
@@ -132,7 +132,7 @@ def as_json(value: Any) -> str:
 def read_json(path: str | os.PathLike) -> Any:
     """The JSON value in `path`, or a FileError that says what is wrong with it."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(as_path("path", path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise FileError(f"{path} is not there. Check the path.") from error
     except OSError as error:
@@ -164,7 +164,7 @@ def read_tensors(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, Any
     """The tensors of a safetensors file and its header, or a FileError. What is not JSON in the header is a string."""
     from safetensors import SafetensorError, safe_open
 
-    if not Path(path).is_file():
+    if not as_path("path", path).is_file():
         raise FileError(f"{path} is not there. Check the path.")
     try:
         with safe_open(path, framework="pt") as file:

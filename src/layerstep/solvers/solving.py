@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from layerstep.errors import in_words, quoted, require, require_count, require_kind
+from layerstep.errors import in_words, quoted, require, require_callable, require_count, require_kind
 from layerstep.memory import require_memory
 from layerstep.solvers.base import Solver
 from layerstep.solvers.system import Batch
@@ -49,6 +49,8 @@ def solve_all(
     pairs = isinstance(solvers, Mapping) and all(isinstance(v, Sequence) and len(v) == 2 for v in solvers.values())
     allowed = "a dictionary of (solver, steps) by name, of at least one solver"
     require(pairs and len(solvers) > 0, "solvers", solvers, allowed, "Such as {'cg': (ls.ConjugateGradient(), 20)}.")
+    if progress is not None:
+        require_callable("progress", progress, "a function of the fraction done")
     numbers = {name: step_numbers(steps, solver) for name, (solver, steps) in solvers.items()}
     needed = sum(map(len, numbers.values())) * prompts.B * len(chosen) * prompts.y.element_size()
     remedy = "Ask for fewer steps, such as [10, 100, 1000], or fewer prompts."

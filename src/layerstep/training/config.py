@@ -55,7 +55,7 @@ class Model:
             "width",
             self.width,
             f"divisible by heads = {self.heads}",
-            f"Try width = {self.heads * max(1, round(self.width / self.heads))}.",
+            f"Try width = {self.heads * max(1, (2 * self.width + self.heads - 1) // (2 * self.heads))}.",
         )
         coerce_numbers(self)
 

@@ -201,6 +201,7 @@ class GPT(Pretrained, nn.Module):
 
     def tokens(self, prompts: Prompts, n: int | Int[Tensor, "B"] | None = None) -> Float[Tensor, "B T D"]:
         """Prompts as this model's tokens, in its dtype and on its device. n: see `stream`."""
+        require_kind("prompts", prompts, Prompts)
         if self.causal:
             require(n is None, "n", n, "left out under a causal mask", "One pass gives the predictions for all n.")
             return self._moved(interleave(prompts.x, prompts.y))

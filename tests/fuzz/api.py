@@ -115,10 +115,9 @@ def entries(home: Path) -> dict[str, Entry]:
     saved, network, probes, text = home / "model", home / "network", home / "probes", home / "text"
     GPT.save_pretrained(saved)
     NETWORK_FILE = [str(network), network]
-    from layerstep.construction import export, load, save
     from layerstep.training.huggingface import load_garg, save_huggingface
 
-    save(NETWORK, network)
+    NETWORK.save(network)
     PROBES.save(probes)
     text.write_text("no numbers\n")
     new = [str(home / "new"), home / "new" / "deeper"]
@@ -164,9 +163,9 @@ def entries(home: Path) -> dict[str, Entry]:
         "path": Entry(NETWORK.path, {"prompts": SAMPLES, "stages": [None, [0, 2], [1]], "contexts": [None, [1, 4],
             [2]]},
                       ("prompts",)),
-        "save": Entry(save, {"network": [NETWORK], "path": new}, ("network", "path")),
-        "load": Entry(load, {"path": [*NETWORK_FILE, *files]}, ("path",)),
-        "export": Entry(export, {"network": [NETWORK], "folder": new}, ("network", "folder")),
+        "save": Entry(NETWORK.save, {"path": new}, ("path",)),
+        "load": Entry(ls.Construction.load, {"path": [*NETWORK_FILE, *files]}, ("path",)),
+        "export": Entry(NETWORK.export, {"folder": new}, ("folder",)),
         "TransformerKRR": Entry(_fit, {"estimator": [{}, {"lam": 1.0}, {"v": 0.5, "scheme": "exact"}, {"scale": False}],
                                        "X": ROWS, "y": ROW_LABELS, "return_bound": [True, False]}, ("estimator", "X",
                                            "y"),
@@ -278,7 +277,7 @@ def calls(seed: int, home: Path) -> Iterator[tuple[str, Outcome]]:
             clean = rng.random() < 0.6 or not chosen
             if not clean:
                 given[rng.choice(chosen)] = rng.choice([each for each in JUNK if not isinstance(each, entry.but)])
-                if rng.random() < 0.05:
+                if rng.random() < 0.05 and not entry.but:
                     given.pop(rng.choice(chosen))
             yield (
                 f"{name}({', '.join(f'{key}={_shown(each)}' for key, each in given.items())})",

@@ -273,7 +273,7 @@ def test_probes_are_saved_and_loaded_for_the_model_they_belong_to(tmp_path):
     (tmp_path / "broken").write_bytes(b"not safetensors")
     model.save_pretrained(tmp_path / "model")
     for name, words in {
-        "broken": "no whole safetensors file",
+        "broken": "not a whole safetensors file",
         "absent": "is not there",
         "model/model.safetensors": r"no layerstep probes .* ls\.probe",
     }.items():

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from layerstep.errors import InputError, require, require_choice
+from layerstep.errors import InputError, quoted, require, require_choice, require_kind
 from layerstep.measurement.reading.edits import (
     COMPILED,
     Edit,
@@ -119,6 +119,7 @@ class GPTReader:
 
     @torch.no_grad()
     def states(self, prompts: Prompts) -> list[Tensor]:
+        require_kind("prompts", prompts, Prompts)
         if self.mask == "causal":
             return [state[:, self.queries] for state in self.run(prompts)]
         lengths = (first_points(prompts, n + 1) for n in range(prompts.N + 1))
@@ -127,6 +128,7 @@ class GPTReader:
 
     def run(self, prompts: Prompts, edits: Mapping[str, Edit] = NO_EDITS) -> Recording:
         """States [B, T, W] of all sites at all tokens, edits applied; the output is the predictions at the queries."""
+        require_kind("prompts", prompts, Prompts)
         remaining = iter(zip(self.sites, check_edits(self.sites, edits), strict=True))
         states: list[Tensor] = []
 
@@ -172,8 +174,10 @@ class Hooked:
 
     def __post_init__(self) -> None:
         names = self.modules
-        ok = not isinstance(names, str) and len(names) > 0
-        require(ok, "modules", repr(names), "a list with the names of one module or more")
+        require_kind("model", self.model, nn.Module)
+        ok = isinstance(names, Sequence) and not isinstance(names, str) and len(names) > 0
+        ok = ok and all(isinstance(name, str) for name in names)
+        require(ok, "modules", quoted(names), "a list with the names of one module or more")
         given = f"a {type(self.inputs).__name__}"
         require(callable(self.inputs), "inputs", given, "a function from prompts to what the model is called with")
         require_choice("mask", self.mask, list(TOKENS))
@@ -213,6 +217,7 @@ class Hooked:
 
     @torch.no_grad()
     def states(self, prompts: Prompts) -> list[Tensor]:
+        require_kind("prompts", prompts, Prompts)
         if self.mask == "causal":
             return self._picked(self.run(prompts), prompts.N + 1, prompts)
         lengths = (first_points(prompts, n + 1) for n in range(prompts.N + 1))
@@ -221,6 +226,7 @@ class Hooked:
 
     def run(self, prompts: Prompts, edits: Mapping[str, Edit] = NO_EDITS) -> Recording:
         """One forward pass: states [B, T, W] of all sites at all tokens, edits applied, and what the model returned."""
+        require_kind("prompts", prompts, Prompts)
         wanted = check_edits(self.sites, edits)
         require_hookable(self.model)
         given = _as_input(self.model, self.inputs(prompts))

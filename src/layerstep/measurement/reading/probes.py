@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from layerstep.errors import (
     FileError,
     InputError,
+    as_path,
     require,
     require_choice,
     require_count,
@@ -69,6 +70,8 @@ class Probes:
 
         A layer that is NaN in both is no difference; `identify` leaves it out and says so.
         """
+        require_kind("prompts", prompts, Prompts)
+        require_positive(tolerance=tolerance)
         few = prompts[:4]
         here = self.path(few).values.to("cpu", torch.float64)
         twin = Probes(reader=in_float64(self.reader), weights=self.weights, facts=self.facts)
@@ -88,12 +91,12 @@ class Probes:
     def save(self, file: str | os.PathLike) -> None:
         """One safetensors file: the weights by site, the facts in its header."""
         tensors = {f"{index}": weight for index, weight in enumerate(self.weights)}
-        write_tensors(file, tensors, {"layerstep": {"sites": self.reader.sites, "facts": self.facts}})
+        write_tensors(as_path("file", file), tensors, {"layerstep": {"sites": self.reader.sites, "facts": self.facts}})
 
     @staticmethod
     def load(file: str | os.PathLike, model: Any) -> Probes:
         """The probes in `file`, for the model they were fitted on; another model's are refused."""
-        tensors, header = read_tensors(file)
+        tensors, header = read_tensors(as_path("file", file))
         try:
             sites, facts = header["layerstep"]["sites"], header["layerstep"]["facts"]
             weights = tuple(tensors[f"{index}"] for index in range(len(sites)))

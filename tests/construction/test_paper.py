@@ -12,6 +12,7 @@ from construction.cases import KINDS, system, worked_example
 from layerstep.construction import construct
 from layerstep.construction.blocks import MLP, Mask
 from layerstep.construction.gadgets import splines
+from layerstep.construction.network import tally
 from layerstep.errors import InputError
 from layerstep.tasks import Prompts
 
@@ -96,7 +97,7 @@ def test_at_the_papers_own_setting_the_network_is_certified_and_not_built(error,
 
 def test_counted_is_built():
     built = network()
-    assert built.scheme.counts() == built.scheme.blocks().tally()
+    assert built.scheme.counts() == tally(list(built.blocks))
     assert sum(p.numel() for p in built.parameters()) == built.certificate.stored
     assert len(built.blocks) == built.depth
 

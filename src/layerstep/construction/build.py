@@ -66,24 +66,38 @@ def construct(
 
     An option that the scheme does not read is refused, but for B_x.
     """
+    asked = _numbers(B_x=B_x, B_y=B_y, eps=eps, error=error, eta=eta, c=c, L=L, rho=rho, heads=heads)
     if scheme is None:
         scheme = "compact" if eps is None else "paper"
     require_choice("scheme", scheme, SCHEMES)
-    ranges = {name: B for name, B in (("B_x", B_x), ("B_y", B_y)) if B is not None}
-    problem = Problem(d=d, N=N, kernel=Gaussian(v=v), lam=lam, **ranges)
     precision, place = as_dtype(dtype), as_device(device)
-    require_all("dtype", [problem.precision(precision)])
-    asked = _numbers(eps=eps, error=error, eta=eta, c=c, L=L, rho=rho, heads=heads)
+    ranges = {name: asked[name] for name in ("B_x", "B_y") if asked[name] is not None}
+    problem = Problem(d=d, N=N, kernel=Gaussian(v=v), lam=lam, **ranges)
 
     kind = SCHEMES[scheme]
-    own = {name: asked[name] for name in ("error", "L", *kind.options)}
-    require_all(f'scheme="{scheme}" cannot be built', [*kind.conditions(problem, **own), *_unread(kind, asked)])
-    made = kind.plan(problem, eta=asked["eta"], **own)
-    network = Construction(made, problem.arguments() | {"scheme": scheme} | asked)
+    own = {name: asked[name] for name in kind.options}
+    ignored = [
+        Precondition(
+            asked[name] in (idle, None), f"{name} = {asked[name]!r}", f'left out: for scheme="{other.name}"', ""
+        )
+        for other in SCHEMES.values()
+        if other is not kind
+        for name, idle in other.options.items()
+    ]
+    reasons = [
+        problem.precision(precision),
+        *kind.conditions(problem, error=asked["error"], L=asked["L"], **own),
+        *ignored,
+    ]
+    require_all(f'scheme="{scheme}" cannot be built', reasons)
+    if asked["error"] is not None:
+        plan = kind.for_error(problem, asked["error"], eta=asked["eta"], **own)
+    else:
+        plan = kind.of_depth(problem, asked["L"], eta=asked["eta"], **own)
+    arguments = {"d": problem.d, "N": problem.N, "v": problem.kernel.v, "lam": problem.lam, "scheme": scheme}
+    network = Construction(plan, arguments | asked)
     if network.is_built:
-        _require_range(network, precision)
-        if eps is not None or error is not None:
-            _warn(network, torch.finfo(precision).eps / 2)
+        _review(network, precision)
     return network.to(device=place, dtype=precision)
 
 
@@ -98,28 +112,15 @@ def _numbers(*, L: Any, heads: Any, rho: Any, **positive: Any) -> dict[str, Any]
     return {name: None if value is None else kinds.get(name, float)(value) for name, value in options.items()}
 
 
-def _unread(kind: type[Scheme], asked: dict[str, Any]) -> list[Precondition]:
-    """That nothing is asked for which only another scheme reads: it would be ignored."""
-    return [
-        Precondition(
-            asked[name] in (idle, None), f"{name} = {asked[name]!r}", f'left out: for scheme="{other.name}"', ""
-        )
-        for other in SCHEMES.values()
-        if other is not kind
-        for name, idle in other.options.items()
-    ]
-
-
-def _require_range(network: Construction, dtype: torch.dtype) -> None:
-    """Refuse a type in which a weight is infinite."""
+def _review(network: Construction, dtype: torch.dtype) -> None:
+    """Refuse a type in which a weight is infinite. Say when a guarantee asked for is empty, or drowned by rounding."""
     largest = max(float(weight.abs().max()) for weight in network.parameters())
     allowed = f"large enough for the sink weight and all others, up to {largest:.2g}"
     remedy = "Ask for a larger error, or use float32 or float64."
     require(largest < torch.finfo(dtype).max, "dtype", dtype, allowed, remedy)
-
-
-def _warn(network: Construction, u: float) -> None:
-    """Say when a guarantee that was asked for is empty, or drowned by rounding."""
+    if network.arguments["error"] is None and network.arguments["eps"] is None:
+        return
+    u = torch.finfo(dtype).eps / 2
     bound, trivial = network.certificate.bound, network.certificate.trivial
     rounding = network.scheme.rounding(u)
     hold = "Bounds of single predictions still hold."

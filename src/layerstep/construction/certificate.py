@@ -95,7 +95,8 @@ class Prediction:
 
     iteration: the system that was not solved to the end, c_q |y - (K + lam I) w|. readout: |value - k_q·w|.
     arithmetic: rounding in the evaluation of these two. `promised` is the a-priori bound with this prompt's own
-    labels and inputs, None where no theorem covers them.
+    labels and inputs: None where no theorem covers the steps, infinite where rounding may do anything to such inputs.
+    above_promise: where the bound is above the promise, or that is infinite. Trust the bound.
     """
 
     value: Float[Tensor, "M"]
@@ -103,12 +104,8 @@ class Prediction:
     iteration: Float[Tensor, "M"]
     readout: Float[Tensor, "M"]
     arithmetic: Float[Tensor, "M"]
-    promised: float | None = None
-
-    @property
-    def above_promise(self) -> Bool[Tensor, "M"]:
-        """Where the bound is above what was promised, or nothing could be: trust the bound."""
-        return ~(self.bound <= (-math.inf if self.promised is None else self.promised))
+    promised: float | None
+    above_promise: Bool[Tensor, "M"]
 
 
 def certify(
@@ -132,14 +129,14 @@ def certify(
     x, y, xq, w, out = (tensor.to("cpu", torch.float64) for tensor in (x, y, xq, w, value))
     (n, d), size = x.shape, w.abs()
     u, tiny = torch.finfo(torch.float64).eps / 2, torch.finfo(torch.float64).tiny
+    # A kernel value exp(-t) carries the relative error of t, (d + 6) u, as the absolute error (d + 6) u t exp(-t)
+    # <= (d + 6) u / e; a sum of n terms adds n u of the sum of their sizes, and each product another u or two.
+    moved, moved_q = _moved(x, xq, v, input_error) if input_error else (0.0, 0.0)
+    kernel_error = u * (d + 6) / math.e + moved
+    kernel_error_q = u * (d + 6) / math.e + moved_q
     coefficients = torch.stack([w, size], dim=1)
     (K_w, K_size), _ = _kernel_times(x, x, v, coefficients)
     (k_w, k_size), k_norm = _kernel_times(xq, x, v, coefficients)
-    # A kernel value exp(-t) carries the relative error of t, (d + 6) u, as the absolute error (d + 6) u t exp(-t)
-    # <= (d + 6) u / e; a sum of n terms adds n u of the sum of their sizes, and each product another u or two.
-    moved, moved_q = _moved(x, xq, v, input_error)
-    kernel_error = u * (d + 6) / math.e + moved
-    kernel_error_q = u * (d + 6) / math.e + moved_q
     # A kernel value below the least number is not 0.
     k_norm = k_norm + math.sqrt(n) * (tiny + moved_q)
     c_q = (k_norm / math.sqrt(lam)).clamp(max=0.5) / math.sqrt(lam)
@@ -150,13 +147,15 @@ def certify(
     first_order = c_q * norm(in_residual) + in_readout + u * (n + 8) * (iteration + readout)
     # Twice: that covers the rounding of these lines and the higher orders. And what is lost below the least number.
     arithmetic = 2 * first_order + underflow(n, lam)
+    bound = iteration + readout + arithmetic
     return Prediction(
         value=value,
-        bound=iteration + readout + arithmetic,
+        bound=bound,
         iteration=iteration,
         readout=readout,
         arithmetic=arithmetic,
         promised=promised,
+        above_promise=(bound > (math.inf if promised is None else promised)) | (promised == math.inf),
     )
 
 

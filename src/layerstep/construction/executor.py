@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.construction.blocks import Attention, Block, Mask
+from layerstep.construction.blocks import Block, Mask
 from layerstep.construction.stream import PADDING
 from layerstep.threads import one_thread
 
@@ -70,18 +70,19 @@ class Program:
         self.readout = blocks[ends[-1] :]
         attentions = {id(b.attention): b.attention for b in blocks if b.attention is not None}
         mlps = {id(b.mlp): b.mlp for b in blocks if b.mlp is not None}
-        self.heads = {key: self._heads(attention) for key, attention in attentions.items()}
+        self.heads = {
+            key: [
+                Head(mask, W_Q, W_K, Cut.of(W_V))
+                for mask, W_Q, W_K, W_V in zip(each.masks, each.W_Q, each.W_K, each.W_V, strict=True)
+            ]
+            for key, each in attentions.items()
+        }
         self.mlps = {
             key: (Cut.of(mlp.W_in, keep="rows"), Cut.of(mlp.W_out, keep="columns")) for key, mlp in mlps.items()
         }
         written = [W_out.rows for _, W_out in self.mlps.values()]
         written += [head.W_V.rows for heads in self.heads.values() for head in heads]
         self.written = torch.cat(written).unique()
-
-    @staticmethod
-    def _heads(attention: Attention) -> list[Head]:
-        parts = zip(attention.masks, attention.W_Q, attention.W_K, attention.W_V, strict=True)
-        return [Head(mask, W_Q, W_K, Cut.of(W_V)) for mask, W_Q, W_K, W_V in parts]
 
     def constant(self, head: Head) -> bool:
         """Are this head's softmax weights the same in every block?"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -15,10 +16,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerstep.construction import files
+from layerstep.construction.blocks import Block
 from layerstep.construction.certificate import Prediction, certify
 from layerstep.construction.executor import BUDGET, Pass, Program
-from layerstep.construction.problem import Precondition, Problem, require_all
-from layerstep.construction.schemes.base import MOST_ITERATIONS, Scheme
+from layerstep.construction.problem import Precondition, require_all
+from layerstep.construction.schemes.base import Scheme
 from layerstep.construction.stream import Stream
 from layerstep.errors import InputError, as_float, quoted, require, require_count, require_kind
 from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
@@ -27,8 +29,6 @@ from layerstep.tasks.trajectory import Trajectory, context_lengths
 # Many prompts are run in pieces whose attention weights stay in a processor's cache.
 _CACHE = 2**22
 _EXPANDED = 2**24
-# Networks that need more than so many bytes are certified, not built.
-LARGEST = 2**31
 
 
 class Construction(nn.Module):
@@ -40,17 +40,17 @@ class Construction(nn.Module):
 
     def __init__(self, scheme: Scheme, arguments: dict[str, Any]) -> None:
         super().__init__()
-        self.scheme, self.arguments = scheme, arguments
+        #: `problem` is what the network was constructed for, `arguments` what `construct` was given.
+        self.scheme, self.problem, self.arguments = scheme, scheme.problem, arguments
         self.stream = Stream(scheme.problem.d)
         self._told = False
-        counts = scheme.counts()
-        # Counted first where it can be: a spline network may be far too wide or too deep to build.
-        if counts is None or (8 * counts["stored"] <= LARGEST and scheme.L <= MOST_ITERATIONS):
+        self.is_built = not scheme.too_large  # a network too large to build has its certificate only
+        if self.is_built:
             made = scheme.blocks()
-            counts = made.tally()
-            self._modules["blocks"] = nn.ModuleList(made.all())
+            blocks = [block for group in (*made.iterations, made.readout) for block in group]
+            self._modules["blocks"] = nn.ModuleList(blocks)
             self._lengths = [len(group) for group in made.iterations]
-        self.certificate = scheme.certificate(counts)
+        self.certificate = scheme.certificate(tally(blocks) if self.is_built else scheme.counts())
 
     @property
     def blocks(self) -> nn.ModuleList:
@@ -62,11 +62,6 @@ class Construction(nn.Module):
                 'Ask for a larger eps or error, or use scheme="compact".'
             )
         return self._modules["blocks"]  # type: ignore[return-value]
-
-    @property
-    def is_built(self) -> bool:
-        """False for a network too large to build, which has its certificate only."""
-        return "blocks" in self._modules
 
     @property
     def depth(self) -> int:
@@ -125,22 +120,21 @@ class Construction(nn.Module):
             f"so small that no number of the forward pass leaves the range of {dtype}, {torch.finfo(dtype).max:.2g}",
             "Use float64, divide the labels and multiply the prediction, or construct with fewer steps.",
         )
-        self._tell(answer)
+        if answer.above_promise.any() and not self._told:
+            self._tell(answer)
         return answer
 
     def _tell(self, answer: Prediction) -> None:
         """Say once that bounds are above what was promised: for inputs far apart, or errors near rounding."""
-        # Where the steps alone promise nothing there is no promise to fall short of.
-        above = int(answer.above_promise.sum()) if self.scheme.contracts else 0
-        if above and not self._told:
-            self._told = True
-            promised = "nothing can be promised" if answer.promised is None else f"promised were {answer.promised:.2g}"
-            warnings.warn(
-                f"{above} of {len(answer.bound)} predictions have a bound above the promise, up to "
-                f"{float(answer.bound.max()):.2g} where {promised}: rounding in {self.dtype} for these inputs and "
-                "labels. The bounds hold. Inputs closer together or more precision help.",
-                stacklevel=4,  # past torch's decorator
-            )
+        self._told = True
+        promised = "nothing can be promised" if answer.promised == math.inf else f"promised were {answer.promised:.2g}"
+        above, largest = int(answer.above_promise.sum()), float(answer.bound.max())
+        warnings.warn(
+            f"{above} of {len(answer.bound)} predictions have a bound above the promise, up to {largest:.2g} where "
+            f"{promised}: rounding in {self.dtype} for these inputs and labels. "
+            "The bounds hold. Inputs closer together or more precision help.",
+            stacklevel=4,  # past torch's decorator
+        )
 
     @torch.no_grad()
     def path(
@@ -198,11 +192,6 @@ class Construction(nn.Module):
         require(whole, "stages", list(wanted), f"increasing whole numbers from 0 to L = {self.L}")
         return [int(stage) for stage in stages]
 
-    @property
-    def problem(self) -> Problem:
-        """What the network was constructed for."""
-        return self.scheme.problem
-
     def save(self, path: str | os.PathLike) -> Path:
         """Write weights, layout, the arguments of `construct` and the certificate to one safetensors file."""
         return files.save(self, path)
@@ -234,21 +223,21 @@ class Construction(nn.Module):
     ) -> Iterator[tuple[slice, Pass]]:
         """Forward passes not yet begun, each over some prompts; of prompt b the first counts[b] examples count."""
         program = Program(list(self.blocks), self._lengths)  # type: ignore[arg-type]
+        weight = next(self.parameters())
         B, n, _ = x.shape
         size = max(1, _CACHE // (8 * (1 + n) * (1 + n + xq.shape[1])))
         for start in range(0, B, size):
             piece = slice(start, min(start + size, B))
             some = None if counts is None else counts[piece]
-            z, zq = x[piece].to(self.device), xq[piece].to(self.device)
+            z, zq = x[piece].to(weight.device), xq[piece].to(weight.device)
             if self.scheme.flexible:
                 # The kernel does not see a shift; inner products in the logits do, by rounding.
                 used = torch.full((len(z),), n) if some is None else some
                 inside = (torch.arange(n) < used[:, None]).to(z)[..., None]
                 centre = (z * inside).sum(1, keepdim=True) / inside.sum(1, keepdim=True).clamp_min(1)
                 z, zq = z - centre, zq - centre
-            labels = y[piece].to(self.device, self.dtype)
-            some = None if some is None else some.to(self.device)
-            Z, kinds = self.stream.embed(z.to(self.dtype), labels, zq.to(self.dtype), some)
+            some = None if some is None else some.to(weight.device)
+            Z, kinds = self.stream.embed(z.to(weight), y[piece].to(weight), zq.to(weight), some)
             yield piece, Pass(program, Z, kinds, n, budget)
 
     def _prompt(self, x: Array, y: Array, xq: Array) -> tuple[Tensor, Tensor, Tensor]:
@@ -300,3 +289,17 @@ def spread(x: Float[Tensor, "*B n d"], *others: Float[Tensor, "*B _ d"]) -> floa
     centre = x.double().mean(-2, keepdim=True) if x.shape[-2] else 0.0
     points = [each.double() - centre for each in (x, *others)]
     return max((float(each.norm(dim=-1).max()) for each in points if each.numel()), default=0.0)
+
+
+def tally(blocks: Sequence[Block]) -> dict[str, int]:
+    """Depth, width, heads and parameters of a network, counted."""
+    every = Counter(blocks)
+    weights = {block: list(block.parameters()) for block in every}
+    sizes = {block: sum(weight.numel() for weight in own) for block, own in weights.items()}
+    return {
+        "depth": every.total(),
+        "width": max((len(block.mlp.W_in) for block in every if block.mlp is not None), default=0),
+        "heads": max((len(block.attention.masks) for block in every if block.attention is not None), default=0),
+        "parameters": sum(sizes[block] * times for block, times in every.items()),
+        "stored": sum({weight: weight.numel() for own in weights.values() for weight in own}.values()),
+    }

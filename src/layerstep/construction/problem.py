@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -78,18 +77,13 @@ class Problem:
 
     def precision(self, dtype: torch.dtype) -> Precondition:
         """Which numbers a network for this problem can be made of."""
-        u = torch.finfo(dtype).eps / 2
+        u, lam_0 = torch.finfo(dtype).eps / 2, self.lam / self.N
         return Precondition(
-            self.lam_0 > 4 * u,
+            lam_0 > 4 * u,
             f"dtype = {dtype}",
-            f"precise enough for lam / N = {self.lam_0:.2g} > 4 u = {4 * u:.2g}",
+            f"precise enough for lam / N = {lam_0:.2g} > 4 u = {4 * u:.2g}",
             "Rounded attention weights can make the system indefinite: use float64 or a larger lam.",
         )
-
-    def arguments(self) -> dict[str, Any]:
-        """What `construct` takes, as JSON can hold it."""
-        ranges = {name: None if math.inf == B else B for name, B in (("B_x", self.B_x), ("B_y", self.B_y))}
-        return {"d": self.d, "N": self.N, "v": self.kernel.v, "lam": self.lam} | ranges
 
     @property
     def lam_0(self) -> float:
@@ -99,7 +93,8 @@ class Problem:
     @property
     def kappa_min(self) -> float:
         """The least kernel value of two inputs within B_x."""
-        return math.exp(-2 * (self.B_x / self.kernel.v) ** 2)
+        radius = self.B_x / self.kernel.v
+        return math.exp(-2 * radius * radius)
 
     @property
     def B_norm(self) -> float:

@@ -52,14 +52,15 @@ class Stream(Mapping[str, slice]):
 
     def form(self, **coefficients: float) -> Float[Tensor, "D"]:
         """The linear form of a token with these coefficients: form(w=1, alpha=-1) @ z = w - alpha."""
-        form = torch.zeros(self.width, dtype=torch.float64)
-        for name, coefficient in coefficients.items():
-            form[self[name]] = coefficient
-        return form
+        return self.forms(coefficients)[0]
 
     def forms(self, *forms: dict[str, float]) -> Float[Tensor, "units D"]:
         """Linear forms, one per row: the W_in of an MLP."""
-        return torch.stack([self.form(**form) for form in forms])
+        rows = torch.zeros(len(forms), self.width, dtype=torch.float64)
+        for row, form in zip(rows, forms, strict=True):
+            for name, coefficient in form.items():
+                row[self[name]] = coefficient
+        return rows
 
     def write(self, **outputs: Float[Tensor, "units"]) -> Float[Tensor, "D units"]:
         """W_out that adds the given combination of hidden units to each named coordinate."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -31,22 +30,6 @@ class Blocks:
     iterations: list[list[Block]]
     readout: list[Block]
 
-    def all(self) -> list[Block]:
-        return [block for group in self.iterations for block in group] + self.readout
-
-    def tally(self) -> dict[str, int]:
-        """Depth, width, heads and parameters of a network, counted."""
-        every = Counter(self.all())
-        weights = {block: list(block.parameters()) for block in every}
-        sizes = {block: sum(weight.numel() for weight in own) for block, own in weights.items()}
-        return {
-            "depth": every.total(),
-            "width": max((block.mlp.width for block in every if block.mlp is not None), default=0),
-            "heads": max((len(block.attention.masks) for block in every if block.attention is not None), default=0),
-            "parameters": sum(sizes[block] * times for block, times in every.items()),
-            "stored": sum({weight: weight.numel() for own in weights.values() for weight in own}.values()),
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
 class Scheme(ABC):
@@ -60,6 +43,8 @@ class Scheme(ABC):
     options: ClassVar[dict[str, Any]] = {}
     # Prompts shorter than N, several queries at once, shifted inputs: spline networks take none of these.
     flexible: ClassVar[bool]
+    #: Certified, not built?
+    too_large: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -76,31 +61,19 @@ class Scheme(ABC):
     def of_depth(cls, problem: Problem, L: int, *, eta: float | None = None, **options: Any) -> Scheme:
         """The network of L iterations, whatever that guarantees."""
 
-    @classmethod
-    def plan(cls, problem: Problem, *, error: float | None, L: int | None, **options: Any) -> Scheme:
-        """The network that the checked `conditions` ask for."""
-        if error is not None:
-            return cls.for_error(problem, error, **options)
-        return cls.of_depth(problem, L or 1, **options)
-
     @abstractmethod
     def blocks(self) -> Blocks: ...
 
-    def counts(self) -> dict[str, int] | None:
-        """What `tally` would count, where it is known without building; else None."""
-        return None
+    def counts(self) -> dict[str, int]:
+        """What the certificate counts, without building: of schemes that can be too large."""
+        raise NotImplementedError
 
     @abstractmethod
     def certificate(self, counts: dict[str, int]) -> Certificate: ...
 
-    @property
-    def contracts(self) -> bool:
-        """Is there a bound at all, in exact arithmetic? Not after too large a step."""
-        return True
-
     @abstractmethod
     def promised(self, y: Tensor, radius: float, dtype: torch.dtype) -> float | None:
-        """The a-priori bound for these labels, rounding included, or None where nothing can be promised.
+        """The a-priori bound for these labels with rounding, infinite where that may be anything; None without one.
 
         radius: the largest |x_i - mean| / v of the examples.
         """
@@ -171,7 +144,7 @@ class SinkScheme(Scheme):
                 "error asks for a guarantee, L for a number of iterations.",
             ),
             Precondition(
-                error is None or problem.B_y < math.inf,
+                error is None or problem.B_norm < math.inf,
                 "B_y = None",
                 "the largest |y_i| when an error is asked for",
                 "The guaranteed error is a multiple of it.",
@@ -183,14 +156,11 @@ class SinkScheme(Scheme):
     def relative_bound(phi: float, delta: float) -> float:
         """The bound divided by B_norm, for contraction phi and leakage delta = N / a."""
 
-    @property
-    def contracts(self) -> bool:
-        return self.steps.contraction(self.L) < 1 and self.a > self.problem.N
-
     def bound(self, B_norm: float) -> float | None:
-        if B_norm == math.inf or not self.contracts:
+        phi, delta = self.steps.contraction(self.L), self.problem.N / self.a
+        if B_norm == math.inf or not (phi < 1 and delta < 1):
             return None
-        return B_norm * self.relative_bound(self.steps.contraction(self.L), self.problem.N / self.a)
+        return B_norm * self.relative_bound(phi, delta)
 
     @abstractmethod
     def constants(self) -> tuple[Constant, ...]:
@@ -228,4 +198,4 @@ class SinkScheme(Scheme):
         noise = u * (8 + math.sqrt(N) + abs(math.log(self.a)) + 4 * radius * radius)
         noise += 2 * u * torch.finfo(dtype).tiny * (self.a + 1 / v / v + math.sqrt(N) * (1 + self.steps.hi) / size)
         relative = noise * self.steps.hi / self.steps.lo
-        return bound + relative * size / math.sqrt(lam) + underflow(N, lam) if relative <= 0.25 else None
+        return bound + relative * size / math.sqrt(lam) + underflow(N, lam) if relative <= 0.25 else math.inf

@@ -15,10 +15,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from layerstep.construction.blocks import Block, Mask
+from layerstep.construction.blocks import Mask
 from layerstep.construction.certificate import Constant
 from layerstep.construction.gadgets.kernel_attention import SINK_AND_TRAIN, Read, attention, sink_readout
-from layerstep.construction.gadgets.linear_step import first_step, linear_steps, step_blocks
+from layerstep.construction.gadgets.linear_step import linear_iterations
 from layerstep.construction.problem import Problem
 from layerstep.construction.schemes.base import Blocks, SinkScheme
 from layerstep.construction.stream import Stream
@@ -53,13 +53,12 @@ class Compact(SinkScheme):
 
     def blocks(self) -> Blocks:
         stream, kernel = Stream(self.problem.d), self.problem.kernel
-        step_a, step_b = self.steps.coefficients(self.L)
+        readout = sink_readout(stream, kernel, self.a)
         kernel_sum = Read(source="w", target="p", factor=-self.a, mask=Mask(train=SINK_AND_TRAIN), sink=self.a)
         read = attention(stream, kernel, kernel_sum)
         residual = {"y": 1.0, "p": 1.0, "w": -self.problem.lam}
-        steps = linear_steps(stream, residual, step_a[1:], step_b[1:])
-        first = [Block(None, first_step(stream, "y", step_a[0]))]
-        return Blocks([first, *step_blocks([read], steps)], [sink_readout(stream, kernel, self.a)])
+        a, b = self.steps.coefficients(self.L)
+        return Blocks(linear_iterations(stream, [None], {"y": 1.0}, [read], residual, a, b), [readout])
 
     def constants(self) -> tuple[Constant, ...]:
         return (

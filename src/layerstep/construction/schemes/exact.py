@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 from layerstep.construction.blocks import Attention, Mask
 from layerstep.construction.certificate import Constant
 from layerstep.construction.gadgets.kernel_attention import SINK_AND_TRAIN, Read, attention, sink_readout
-from layerstep.construction.gadgets.linear_step import first_step, linear_steps, step_blocks
+from layerstep.construction.gadgets.linear_step import linear_iterations
 from layerstep.construction.problem import Precondition, Problem
 from layerstep.construction.schemes.base import Blocks, SinkScheme
 from layerstep.construction.stream import Stream
@@ -77,13 +77,12 @@ class Exact(SinkScheme):
 
     def blocks(self) -> Blocks:
         stream = Stream(self.problem.d)
-        step_a, step_b = self.steps.coefficients(self.L)
+        readout = sink_readout(stream, self.problem.kernel, self.a)
         read_y = self._reads(stream, "y", "beta", 1.0, -1.0)
         read_w = self._reads(stream, "w", "p", -(1 + self.problem.lam), self.problem.lam)
-        steps = linear_steps(stream, {"beta": 1.0, "p": 1.0}, step_a[1:], step_b[1:])
-        first = step_blocks(read_y, [first_step(stream, "beta", step_a[0])])
-        readout = sink_readout(stream, self.problem.kernel, self.a)
-        return Blocks([*first, *step_blocks(read_w, steps)], [readout])
+        residual = {"beta": 1.0, "p": 1.0}
+        a, b = self.steps.coefficients(self.L)
+        return Blocks(linear_iterations(stream, read_y, {"beta": 1.0}, read_w, residual, a, b), [readout])
 
     def _reads(self, stream: Stream, source: str, target: str, factor_A: float, factor_B: float) -> list[Attention]:
         """target += factor_A A[source] + factor_B B[source]: one attention of two heads, or two of one."""

@@ -42,6 +42,8 @@ FLIP_MASK = Mask(dummy=_EVERYBODY, train=_EVERYBODY, query=_EVERYBODY)
 READ_MASK = Mask(dummy=("train",), train=("train",), query=("train",))
 # The paper masks the dummy alone; with its one query that is this row: the training tokens and the query itself.
 READOUT_MASK = Mask(dummy=("train", "query"), train=("train", "query"), query=("train", "itself"))
+# Networks that need more than so many bytes are certified, not built.
+_LARGEST = 2**31
 # Where only L is given, splines are not made finer than this: widths grow as eps^-1/2.
 _LEAST_EPS = 1e-3
 
@@ -92,27 +94,39 @@ class Paper(Scheme):
         return cls(problem=problem, L=int(needed) if L is None else L, theorem=theorem)
 
     @classmethod
-    def for_error(cls, problem: Problem, error: float, *, eta: float | None = None, c: float | None = 0.5) -> Paper:
-        """The tolerance with which C_sys eps = error."""
+    def for_error(
+        cls,
+        problem: Problem,
+        error: float,
+        *,
+        eta: float | None = None,
+        c: float | None = 0.5,
+        eps: float | None = None,
+    ) -> Paper:
+        """The tolerance with which C_sys eps = error, sought from the guess `eps`."""
         # C_sys depends on c: with c = 2 eps both are settled by a few rounds, since a small c hardly changes C_sys.
-        eps = 0.1
+        eps = eps or 0.1
         for _ in range(50):
             eps = error / Theorem.of(problem, 0.1, c or min(2 * eps, 0.9), eta).C_sys
         return cls.for_eps(problem, eps, eta=eta, c=c)
 
     @classmethod
-    def of_depth(cls, problem: Problem, L: int, *, eta: float | None = None, c: float | None = 0.5) -> Paper:
-        """The smallest tolerance that L iterations reach, but not below 1e-3."""
-        c = c or 0.5
+    def of_depth(
+        cls,
+        problem: Problem,
+        L: int | None,
+        *,
+        eta: float | None = None,
+        c: float | None = 0.5,
+        eps: float | None = None,
+    ) -> Paper:
+        """The smallest tolerance that L iterations reach, but not below 1e-3; or the one that is given."""
+        if eps is not None:
+            return cls.for_eps(problem, eps, L=L, eta=eta, c=c)
+        L, c = L or 1, c or 0.5
         rate = min(Theorem.of(problem, c, c, eta).rate, 0.5)
         eps = min(0.999 * c, max(math.exp(L * math.log1p(-rate)), _LEAST_EPS))
         return cls.for_eps(problem, eps, L=L, eta=eta, c=c)
-
-    @classmethod
-    def plan(cls, problem: Problem, *, eps: float | None, error: float | None, L: int | None, **options: Any) -> Scheme:
-        if eps is not None:
-            return cls.for_eps(problem, eps, L=L, **options)
-        return super().plan(problem, error=error, L=L, **options)
 
     @classmethod
     def conditions(
@@ -176,6 +190,10 @@ class Paper(Scheme):
             "invert": n["inv"],
             "multiply": 2 * n["sq_hat"],
         }
+
+    @property
+    def too_large(self) -> bool:
+        return 8 * self.counts()["stored"] > _LARGEST or self.L > MOST_ITERATIONS
 
     def counts(self) -> dict[str, int]:
         d, widths = self.problem.d, self.widths()

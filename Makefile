@@ -15,6 +15,7 @@ test: lint
 # kill -9 at random moments; what is called again ends with the same bits.
 kill: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/kill_training.py --kills 100
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/kill_report.py --kills 20
 
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow

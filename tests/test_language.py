@@ -43,6 +43,8 @@ CLEAN = (
     "src/layerstep/__main__.py",
     "src/layerstep/files.py",
     "src/layerstep/memory.py",
+    "src/layerstep/plotting.py",
+    "src/layerstep/reproduction",
     "src/layerstep/threads.py",
     "src/layerstep/tasks",
     "src/layerstep/solvers",

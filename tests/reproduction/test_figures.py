@@ -70,10 +70,10 @@ def some(numbers, names):
     return replace(numbers, models={name: numbers.models[name] for name in names})
 
 
-def check(result, panels=None):
+def check(result, plots=None):
     """A result can be drawn and tabulated."""
     assert isinstance(result, Result)
-    assert panels is None or len(result.draw().axes) == panels
+    assert plots is None or len(result.draw().axes) == plots
     header, lines = result.table()
     assert lines
     assert {len(line) for line in lines} == {len(header)}
@@ -85,8 +85,8 @@ def check(result, panels=None):
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_figure_is_made_from_the_models_that_are_here(everything, arm):
-    make, names, panels = ARMS[arm]
-    check(make(some(everything, names)), panels)
+    make, names, plots = ARMS[arm]
+    check(make(some(everything, names)), plots)
 
 
 @pytest.mark.parametrize("arm", list(ARMS))
@@ -106,8 +106,8 @@ ALONE = {
 
 @pytest.mark.parametrize("arm", ALONE)
 def test_results_without_a_model(arm):
-    make, numbers, panels = ALONE[arm]
-    check(make(Numbers(**numbers)), panels)
+    make, numbers, plots = ALONE[arm]
+    check(make(Numbers(**numbers)), plots)
     assert make(Numbers()) is None
 
 
@@ -241,16 +241,16 @@ SILENT = {"classes": {}, "families": [], "layers": [], "U_layer": [], "nearest":
 
 
 @pytest.mark.parametrize(
-    ("few", "panels"), [([], 0), (["uniform"], 1), (["uniform", "sphere", "ridge path", "kernel average"], 4)]
+    ("few", "plots"), [([], 0), (["uniform"], 1), (["uniform", "sphere", "ridge path", "kernel average"], 4)]
 )
-def test_the_verdict_figure_shows_every_class_and_boxes_the_nearest(few, panels):
+def test_the_verdict_figure_shows_every_class_and_boxes_the_nearest(few, plots):
     shown = {name: a_verdict(name, "gd" if " " in name else None) for name in ("heads-1", *few)}
     fig = draw_verdicts({**shown, "silent": a_verdict("silent", **SILENT)})
     table, *layers = fig.axes
     assert {text.get_text() for text in table.texts} == {"0.25", "1.50"}
     assert len(table.patches) == 1 + len(few)
     assert [label.get_text() for label in table.get_xticklabels()] == ["gd", "cg"]
-    assert len(layers) == panels + (panels > 0)  # and a scale of colours
+    assert len(layers) == plots + (plots > 0)  # and a scale of colours
 
 
 def test_a_verdict_figure_of_nothing_is_empty():

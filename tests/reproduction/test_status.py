@@ -112,7 +112,7 @@ def test_minutes_follow_the_measured_steps():
     assert step_milliseconds(RUNS["sphere-24"]) == pytest.approx(2 * 2.11)
     # A narrow model is bound by its launches, not by its arithmetic.
     assert costs.LAUNCHES < step_milliseconds(RUNS["width-32"]) < 1.1 * costs.LAUNCHES
-    assert total_minutes(ours=False) == pytest.approx(sum(r["gpu_minutes"] for r in listing() if not r["ours"]))
+    assert total_minutes(ours=False) == pytest.approx(sum(r.gpu_minutes for r in listing() if not r.ours))
     saved = total_minutes(ours=False) - total_minutes(ours=False, shared=True)
     # Three laws and the arc-cosine kernel, two of 24 layers (twice the launches), three of linear attention.
     launches = (3 + 2 + 2) * costs.LAUNCHES
@@ -138,10 +138,10 @@ def test_measured_minutes_are_shared_by_models_trained_side_by_side(models):
 def test_an_evaluation_that_says_nothing_is_named_beside_the_run(models, text):
     write_config(models / "sphere", RUNS["sphere"].run)
     (models / "sphere" / "evaluation.json").write_text(text)
-    (row,) = (row for row in listing() if row["name"] == "sphere")
-    assert row["measured_minutes"] is None
-    assert str(models / "sphere" / "evaluation.json") in row["status"]
-    assert row["status"].startswith("500,000 steps, as in the paper; ")
+    (row,) = (row for row in listing() if row.name == "sphere")
+    assert row.measured_minutes is None
+    assert str(models / "sphere" / "evaluation.json") in row.status
+    assert row.status.startswith("500,000 steps, as in the paper; ")
 
 
 def test_a_run_that_shared_its_gpu_has_no_minutes_of_its_own(models):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,29 @@ from layerstep.files import provenance, read_json, write_json, write_text
 from layerstep.reproduction.predictions import predict
 from layerstep.reproduction.runs import RUNS, preset_of
 from layerstep.training import GPT, Run, evaluate
+from layerstep.training.evaluation import Evaluation
 
 #: Prompts of the errors on the card.
 EVALUATION = {"B": 2048, "seed": 1234}
 SHARD_BYTES = 10_000_000
 LOG_RECORDS = 250
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What evaluation.json says of a published model; `seconds` of training, stacked with `stack`, beside `shared`."""
+
+    identity: str
+    evaluation: Evaluation
+    snapshots: dict[str, Evaluation]
+    seconds: float
+    stack: list[str]
+    shared: list[str]
+    provenance: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        snapshots = {name: found.to_dict() for name, found in self.snapshots.items()}
+        return {**vars(self), "evaluation": self.evaluation.to_dict(), "snapshots": snapshots}
 
 
 def publish_run(
@@ -56,19 +75,19 @@ def publish_run(
     probes.save(folder / "probes.safetensors")
     found.save(folder)
     stack, log = _log(trained, run)
-    facts = {
-        "identity": run.identity,
-        "evaluation": evaluate(gpt, run.task, **EVALUATION).to_dict(),
-        "snapshots": {
-            path.name: evaluate(GPT.from_pretrained(path, device=device), run.task, **EVALUATION).to_dict()
-            for path in sorted((trained / "snapshots").glob("step-*"))
+    snapshots = sorted((trained / "snapshots").glob("step-*"))
+    facts = Facts(
+        identity=run.identity,
+        evaluation=evaluate(gpt, run.task, **EVALUATION),
+        snapshots={
+            path.name: evaluate(GPT.from_pretrained(path, device=device), run.task, **EVALUATION) for path in snapshots
         },
-        "seconds": log[-1]["seconds"],
-        "stack": stack,
-        "shared": list(shared),
-        "provenance": provenance(device),
-    }
-    write_json(folder / "evaluation.json", facts)
+        seconds=log[-1]["seconds"],
+        stack=stack,
+        shared=list(shared),
+        provenance=provenance(device),
+    )
+    write_json(folder / "evaluation.json", facts.to_dict())
     thin = log[-1 :: -max(1, len(log) // LOG_RECORDS)][::-1]
     write_text(folder / "log.jsonl", "".join(json.dumps(record) + "\n" for record in thin))
     write_text(folder / "README.md", card(name, run, facts, parameters=sum(p.numel() for p in gpt.parameters())))
@@ -110,19 +129,18 @@ def _schedule(run: Run) -> str:
     return f"{run.steps:,} steps at rate {run.lr:g}"
 
 
-def card(name: str, run: Run, facts: dict[str, Any], parameters: int) -> str:
+def card(name: str, run: Run, facts: Facts, parameters: int) -> str:
     """The model's card: what it is, how it was trained, how good it is."""
-    task, model, evaluation = run.task, run.model, facts["evaluation"]
-    rows = {int(step.removeprefix("step-")): found for step, found in facts["snapshots"].items()}
+    task, model, evaluation = run.task, run.model, facts.evaluation
+    rows = {int(step.removeprefix("step-")): found for step, found in facts.snapshots.items()}
     rows[run.steps] = evaluation
     table = "\n".join(
-        f"| {step:,} | {found['mse'][-1]:.4f} | {found['krr'][-1]:.4f} | {found['ratio']:.3f} |"
-        for step, found in rows.items()
+        f"| {step:,} | {found.mse[-1]:.4f} | {found.krr[-1]:.4f} | {found.ratio:.3f} |" for step, found in rows.items()
     )
     spread = f", s.d. {task.input_std:g}" if task.inputs == "gaussian" else ""
-    beside = f" stacked with {len(facts['stack']) - 1} more" if len(facts["stack"]) > 1 else ""
-    beside += f", the GPU shared with {len(facts['shared'])} of other shapes," if facts["shared"] else ""
-    where, prompts = facts["provenance"], f"ls.sample(task, {evaluation['B']}, seed={evaluation['seed']})"
+    beside = f" stacked with {len(facts.stack) - 1} more" if len(facts.stack) > 1 else ""
+    beside += f", the GPU shared with {len(facts.shared)} of other shapes," if facts.shared else ""
+    where, prompts = facts.provenance, f"ls.sample(task, {evaluation.B}, seed={evaluation.seed})"
     heads = f"{model.heads} heads" if model.heads > 1 else "1 head"
     shape = f"{model.layers} layers, {heads}, width {model.width}, {parameters:,} parameters"
     return f"""# {name}: a decoder trained on Gaussian-process prompts
@@ -130,9 +148,9 @@ def card(name: str, run: Run, facts: dict[str, Any], parameters: int) -> str:
 - Model: {shape}, {model.attention} attention.
 - Task: inputs {task.inputs}{spread}, d = {task.d}; {task.kernel} kernel, v = {task.v:g}; label noise sigma = {task.sigma:g}; up to {task.N} examples.
 - Training: {_schedule(run)}, seed {run.seed}, identity `{run.identity}`.
-- Machine: {facts["seconds"]:.0f} s{beside} on {where["device"]}, torch {where["torch"]}.
+- Machine: {facts.seconds:.0f} s{beside} on {where["device"]}, torch {where["torch"]}.
 
-Errors at n = {task.N} against the noiseless function beside exact kernel ridge regression, on the same {evaluation["B"]:,} prompts,
+Errors at n = {task.N} against the noiseless function beside exact kernel ridge regression, on the same {evaluation.B:,} prompts,
 `{prompts}`; `evaluation.json` has them for every n:
 
 | steps | model | exact KRR | ratio |

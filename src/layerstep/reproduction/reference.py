@@ -39,8 +39,7 @@ KAPPA_ROUNDING = {"sphere": 500, "sphere-v2": 5000}
 
 #: Hours of a training run on a V100 or an RTX A4000 ("Computational resources").
 HOURS_PER_RUN = (6, 12)
-
-
+PAPER_STEPS = 500_000
 #: Tables "Default transformer architecture" and "Optimization hyperparameters", and the context-length curriculum: the
 #: entries that are numbers of a run, by their name in `Run`.
 PROTOCOL: dict[str, tuple[str, float]] = {
@@ -52,7 +51,7 @@ PROTOCOL: dict[str, tuple[str, float]] = {
     "weight_decay": ("weight decay", 1e-4),
     "lr": ("initial learning rate", 1e-4),
     "lr_final": ("final learning rate, cosine annealing", 1e-5),
-    "steps": ("training steps", 500_000),
+    "steps": ("training steps", PAPER_STEPS),
     "batch": ("batch size", 64),
     "clip": ("gradient clipping", 1.0),
     "curriculum_start": ("curriculum: first context length", 11),
@@ -103,7 +102,7 @@ class Comparison:
     @property
     def outcome(self) -> str:
         """'reproduced' when the paper's value, to its rounding, lies in our range; 'inconclusive' when it does not and
-        is no farther from ours than two runs may be; else 'not reproduced'."""
+        is not farther from ours than two runs may be; else 'not reproduced'."""
         if not self.low <= self.high:  # NaN: no range is known
             return "not comparable"
         if self.low - self.rounding <= self.paper <= self.high + self.rounding:
@@ -112,7 +111,7 @@ class Comparison:
 
     @property
     def _within_seeds(self) -> bool:
-        """Whether the paper's value, to its rounding, is no farther from ours than two runs may be."""
+        """Whether the paper's value, to its rounding, is not farther from ours than two runs may be."""
         if self.seed_variation is None:
             return False
         smaller, larger = sorted((self.paper, self.ours))

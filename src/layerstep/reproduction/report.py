@@ -14,16 +14,25 @@ import torch
 
 from layerstep.errors import FileError, LayerstepError, as_float
 from layerstep.files import read_json, require_writable, write_text
-from layerstep.reproduction.claims.statements import Claim, outcome_counts, paper_claims
+from layerstep.reproduction.claims import Claim, outcome_counts, paper_claims
 from layerstep.reproduction.costs import total_minutes
-from layerstep.reproduction.numbers import VERDICT_SEED, Numbers, Store, collect, model_verdicts, to_json, usable_models
+from layerstep.reproduction.numbers import (
+    BOOTSTRAP_SEED,
+    EVALUATION_SEED,
+    VERDICT_SEED,
+    Numbers,
+    Store,
+    collect,
+    model_verdicts,
+    to_json,
+    usable_models,
+)
 from layerstep.reproduction.page.chapters import CHAPTERS
 from layerstep.reproduction.page.document import Section, printable, render
 from layerstep.reproduction.predictions import FILE, predict
 from layerstep.reproduction.reference import Comparison, outcomes
 from layerstep.reproduction.runs import RUNS
-from layerstep.reproduction.settings import BOOTSTRAP_SEED, EVALUATION_SEED
-from layerstep.reproduction.status import listing, run_status, unknown_folders
+from layerstep.reproduction.status import Listed, listing, run_status, unknown_folders
 from layerstep.training import GPT
 
 Say = Callable[[str], None]
@@ -39,7 +48,7 @@ class Report:
     made: list[str]
     found: list[str]
     failed: dict[str, str]
-    runs: list[dict[str, Any]]
+    runs: list[Listed]
     times: dict[str, float]
     seconds: float
 
@@ -51,7 +60,7 @@ class Report:
             "failed": self.failed,
             "seconds": round(self.seconds, 2),
             "times": {name: round(seconds, 2) for name, seconds in self.times.items()},
-            "runs": self.runs,
+            "runs": to_json(self.runs),
             "outcomes": outcomes(self.comparisons),
             "rows": [each.to_dict() for each in self.comparisons],
             "claims": [{**to_json(claim), "outcome": claim.outcome} for claim in self.claims],
@@ -66,12 +75,12 @@ class Report:
         for outcome, count in outcomes(self.comparisons).items():
             said.append(f"  {count} numbers of the paper {outcome}")
         said.append(f"  {len(self.claims)} claims of the paper: {outcome_counts(self.claims)}")
-        here = [run for run in self.runs if run["trained_steps"] is not None]
-        missing = [run for run in self.runs if run["trained_steps"] is None]
+        here = [run for run in self.runs if run.trained_steps is not None]
+        missing = [run for run in self.runs if run.trained_steps is None]
         said.append(f"  {len(here)} of {len(self.runs)} training runs are here" + (":" if here else ""))
-        said += [f"    {run['name']}: {run['status']}" for run in here]
+        said += [f"    {run.name}: {run.status}" for run in here]
         said += ["  missing:"] if missing else []
-        said += [f"    {run['command']}   # {run['gpu_minutes']:.0f} min on one H200" for run in missing]
+        said += [f"    {run.command}   # {run.gpu_minutes:.0f} min on one H200" for run in missing]
         paper, shared, ours = (
             total_minutes(ours=mine, shared=stacked) / 60
             for mine, stacked in ((False, False), (False, True), (True, False))

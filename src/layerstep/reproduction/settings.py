@@ -13,6 +13,7 @@ SETTINGS: dict[str, Task] = {
     "sphere-v2": Task(inputs="sphere", v=2.0),
     "arccos1": Task(inputs="sphere", kernel="arccos1"),
 }
+SPHERE = SETTINGS["sphere"]
 TITLES = {
     "sphere": "sphere",
     "uniform": "uniform",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from layerstep.errors import FileError, InputError, as_float
 from layerstep.files import read_json
@@ -113,7 +113,24 @@ def measured_minutes(run: PaperRun) -> float | None:
     return None if facts.get("shared") else seconds / stacked / 60
 
 
-def listing(broken: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A run as the page and the terminal show it; `command` trains it, or goes on where it was interrupted."""
+
+    name: str
+    shows: str
+    ours: bool
+    identity: str
+    state: State
+    status: str
+    trained_steps: int | None
+    command: str
+    steps: int
+    gpu_minutes: float
+    measured_minutes: float | None
+
+
+def listing(broken: Mapping[str, str] = MappingProxyType({})) -> list[Listed]:
     """Every run: what it shows, what its directory holds, the command, and the GPU minutes it takes or took.
 
     broken: reasons, by name, why the files of a run cannot be used.
@@ -129,19 +146,19 @@ def listing(broken: Mapping[str, str] = MappingProxyType({})) -> list[dict[str, 
         except FileError as error:
             remark = f"; {error}"
         rows.append(
-            {
-                "name": run.name,
-                "shows": run.shows,
-                "ours": run.ours,
-                "identity": run.run.identity,
-                "state": status.state,
-                "status": status.words + remark,
-                "trained_steps": status.steps if status.usable else None,
-                "command": f"{run.training} --resume" if status.state == "interrupted" else run.command,
-                "steps": run.run.steps,
-                "gpu_minutes": gpu_minutes(run),
-                "measured_minutes": minutes,
-            }
+            Listed(
+                name=run.name,
+                shows=run.shows,
+                ours=run.ours,
+                identity=run.run.identity,
+                state=status.state,
+                status=status.words + remark,
+                trained_steps=status.steps if status.usable else None,
+                command=f"{run.training} --resume" if status.state == "interrupted" else run.command,
+                steps=run.run.steps,
+                gpu_minutes=gpu_minutes(run),
+                measured_minutes=minutes,
+            )
         )
     return rows
 

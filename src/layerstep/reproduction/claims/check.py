@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt
 
-from layerstep.reproduction.numbers import ModelNumbers, Models
-from layerstep.reproduction.reference import PROTOCOL, seed_variation
-from layerstep.reproduction.runs import SEEDS
-from layerstep.reproduction.settings import DISTRIBUTIONS, TITLES
+from layerstep.reproduction.numbers import DISTRIBUTIONS, SEEDS, TITLES, ModelNumbers, Models
+from layerstep.reproduction.reference import PAPER_STEPS, seed_variation
 
 Measure = Callable[[ModelNumbers], float]
 
@@ -30,6 +28,10 @@ class Check:
     chance: float = nan
 
     @property
+    def mark(self) -> str:
+        return {True: "yes", False: "no", None: "unsure"}[self.supported]
+
+    @property
     def sentence(self) -> str:
         return f"{self.of}: {self.seen}" if self.of else self.seen
 
@@ -44,7 +46,7 @@ def title_of(model: ModelNumbers) -> str:
 
 def length_words(steps: int) -> str:
     """How long a model was trained, where that is shorter than in the paper."""
-    return f" ({steps:,} steps)" if steps < PROTOCOL["steps"][1] else ""
+    return f" ({steps:,} steps)" if steps < PAPER_STEPS else ""
 
 
 def linearity(solver: str) -> Measure:

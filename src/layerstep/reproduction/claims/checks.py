@@ -29,7 +29,13 @@ from layerstep.reproduction.claims.check import (
     two_runs,
 )
 from layerstep.reproduction.numbers import (
+    DEEP,
+    DISTRIBUTIONS,
+    SEEDS,
+    SIGMA_TEST,
     SOLVER_LABELS,
+    SPHERE,
+    TITLES,
     ModelNoise,
     ModelNumbers,
     Models,
@@ -38,8 +44,6 @@ from layerstep.reproduction.numbers import (
     r2_text,
     twin,
 )
-from layerstep.reproduction.runs import DEEP, SEEDS
-from layerstep.reproduction.settings import DISTRIBUTIONS, SETTINGS, SIGMA_TEST, TITLES
 
 #: Best-matching steps are called linear from this R² on: the lowest that the paper reports is 0.9275.
 LINEAR = 0.9
@@ -106,7 +110,7 @@ def curves(numbers: Numbers) -> Iterator[Check]:
 
 
 def _first_below(steps: Sequence[float], errors: Sequence[float], floor: float) -> int | None:
-    """The first step whose error is no larger than `floor`."""
+    """The first step whose error is at most `floor`."""
     return next((int(step) for step, error in zip(steps, errors, strict=True) if error <= floor), None)
 
 
@@ -321,7 +325,7 @@ def early(numbers: Numbers) -> Iterator[Check]:
 
 
 def above_best(numbers: Numbers) -> Iterator[Check]:
-    others = [level for level, sigma in enumerate(SIGMA_TEST) if sigma != SETTINGS["sphere"].sigma]
+    others = [level for level, sigma in enumerate(SIGMA_TEST) if sigma != SPHERE.sigma]
     for title, noise in _noise(numbers):
         over_one, values = _above_one(noise.over_optimal), [noise.over_optimal.value[level] for level in others]
         seen, supported = f"{min(values):.3f} to {max(values):.3f} times", every([over_one[level] for level in others])

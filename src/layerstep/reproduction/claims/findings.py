@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from math import isnan
 
-from layerstep.measurement.calibration.record import read_record
 from layerstep.reproduction.claims.statements import Claim, outcome_counts
-from layerstep.reproduction.numbers import SOLVER_LABELS, Alignment, ModelVerdict, Numbers
+from layerstep.reproduction.numbers import SOLVER_LABELS, TITLES, Alignment, ModelVerdict, Numbers, calibrated_rule
 from layerstep.reproduction.reference import BEST_STEP_R2, LAYERS_WON, Comparison
-from layerstep.reproduction.settings import TITLES
 
 
 def key_findings(numbers: Numbers, claims: Sequence[Claim] = (), comparisons: Sequence[Comparison] = ()) -> list[str]:
@@ -52,13 +50,13 @@ def _on_models(verdicts: list[ModelVerdict]) -> list[str]:
 
 def _on_class(kind: str, verdicts: list[ModelVerdict]) -> str:
     """The models that a class is nearest to."""
-    rule, verdicts = read_record()["rule"], [verdict for verdict in verdicts if verdict.nearest == kind]
-    clear = sum((verdict.margin or 0) >= rule["margin_limit"] for verdict in verdicts)
+    rule, verdicts = calibrated_rule(), [verdict for verdict in verdicts if verdict.nearest == kind]
+    clear = sum((verdict.margin or 0) >= rule.margin_limit for verdict in verdicts)
     U, V = ([verdict.U for verdict in verdicts], [verdict.V for verdict in verdicts])
     return (
         f"The nearest class is {kind} for {len(verdicts)} (for {clear} by more than the margin); it leaves "
         f"{_range(U)} of their layers' distance to exact kernel ridge regression unexplained, {_range(V)} with a "
-        f"pattern, where {rule['v_limit']:.1%} is allowed."
+        f"pattern, where {rule.v_limit:.1%} is allowed."
     )
 
 
@@ -123,12 +121,10 @@ def _linearity(alignment: Alignment) -> str:
     """How linear the best-matching Richardson steps of a model are, and which solver's are the most."""
     paper = BEST_STEP_R2["sphere"]
     r2 = {name: found.r2 for name, found in alignment.solvers.items() if not isnan(found.r2)}
-    words = f"all layers match one Richardson step best, which is no line (paper: R² = {paper})"
+    words = f"all layers match one Richardson step best, where there is nothing linear (paper: R² = {paper})"
     if "richardson" in r2:
-        words = (
-            "the Richardson steps that match its layers best fit a straight line with "
-            f"R² = {r2['richardson']:.3f} (paper: {paper})"
-        )
+        words = "the Richardson steps that match its layers best fit a straight line with "
+        words += f"R² = {alignment.richardson.r2:.3f} (paper: {paper})"
     best = max(r2, key=lambda name: r2[name], default=None)
     if best is None:
         return words

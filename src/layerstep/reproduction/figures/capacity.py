@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from layerstep.plotting import BLUE, INK, ORANGE, figure
 from layerstep.reproduction.figures.result import Result, Table
 from layerstep.reproduction.figures.tables import select, trained
-from layerstep.reproduction.numbers import Models, Numbers, r2_text, twin
-from layerstep.reproduction.runs import SEEDS
+from layerstep.reproduction.numbers import SEEDS, Models, Numbers, r2_text, twin
 
 
 def heads(numbers: Numbers) -> Result | None:

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from layerstep.plotting import BLUE, INK, LOOKS, ORANGE, figure
-from layerstep.reproduction.figures.panels import error_axis, final_errors, name_exact, richardson_lines
+from layerstep.reproduction.figures.plots import error_axis, final_errors, name_exact, richardson_lines
 from layerstep.reproduction.figures.result import Result, Table
 from layerstep.reproduction.figures.tables import select, summary_steps, table_steps
-from layerstep.reproduction.numbers import PROMISE, Models, Numbers, Schemes, Walk
+from layerstep.reproduction.numbers import Models, Numbers, Schemes, Walk
 
 # Block by block -------------------------------------------------------------------------------------------------------
 
@@ -69,8 +69,8 @@ def schemes(numbers: Numbers) -> Result | None:
         name="schemes",
         title="What is promised and what is reached, in the paper's setting",
         caption=(
-            f"Blocks, hidden units of their MLPs and parameters that guarantee an error of {PROMISE['error']} on every "
-            f"prompt of the paper's setting (sphere) whose labels are {PROMISE['B_y']:g} or less: the paper's own "
+            f"Blocks, hidden units of their MLPs and parameters that guarantee an error of {found.error} on every "
+            f"prompt of the paper's setting (sphere) whose labels are {found.B_y:g} or less: the paper's own "
             "network, the same iteration without approximation (the exact scheme, with Richardson's steps and "
             "Chebyshev's, which need far fewer), and the compact one. Figure: distance of the compact read-out to "
             "exact kernel ridge regression by iteration (median and largest over prompts), and the median of the "

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from layerstep.plotting import figure
-from layerstep.reproduction.figures.panels import error_row, solver_lines
+from layerstep.reproduction.figures.plots import error_row, solver_lines
 from layerstep.reproduction.figures.result import Result, Table
 from layerstep.reproduction.figures.solvers import table_curves
 from layerstep.reproduction.figures.tables import (
@@ -19,8 +19,16 @@ from layerstep.reproduction.figures.tables import (
     table_steps,
     trained,
 )
-from layerstep.reproduction.numbers import SOLVER_LABELS, ModelNumbers, Models, Numbers, SolverCurves, r2_text, twin
-from layerstep.reproduction.settings import TITLES
+from layerstep.reproduction.numbers import (
+    SOLVER_LABELS,
+    TITLES,
+    ModelNumbers,
+    Models,
+    Numbers,
+    SolverCurves,
+    r2_text,
+    twin,
+)
 
 
 def of_model(numbers: Numbers, name: str, where: str) -> Result | None:

@@ -10,11 +10,21 @@ from matplotlib.figure import Figure
 from layerstep.plotting import BLUE, INK, ORANGE, figure
 from layerstep.reproduction.figures.result import Result, Table
 from layerstep.reproduction.figures.tables import select, trained
-from layerstep.reproduction.numbers import TABLE_SEQUENCES, ModelNoise, Numbers, Ratio, RidgeNoise
+from layerstep.reproduction.numbers import (
+    EVALUATION_SEQUENCES,
+    SEEDS,
+    SETTINGS,
+    SIGMA_TEST,
+    TABLE_SEQUENCES,
+    TITLES,
+    ModelNoise,
+    Numbers,
+    Ratio,
+    RidgeNoise,
+)
 from layerstep.reproduction.predictions import NOISE_SEQUENCES
 from layerstep.reproduction.reference import NOISE_COLUMNS, NOISE_ENCODED, NOISE_TRANSFORMER, TF_OVER_EO, Comparison
-from layerstep.reproduction.runs import RUNS, SEEDS
-from layerstep.reproduction.settings import EVALUATION_SEQUENCES, SETTINGS, SIGMA_TEST, TITLES
+from layerstep.reproduction.runs import RUNS
 
 # Without a transformer ------------------------------------------------------------------------------------------------
 
@@ -175,14 +185,14 @@ def _shown(noise: ModelNoise) -> list[tuple[Ratio, str, str, str]]:
 
 
 def _draw_transformers(found: Noises, seeds: Noises) -> Figure:
-    """Above: three levels of noise, the input distributions side by side. Below: the whole sweep, a panel for each."""
+    """Above: three levels of noise, the input distributions side by side. Below: the whole sweep, a plot for each."""
     with figure(10.5, 5.6) as fig:
         halves: Any = fig.subfigures(2, 1, height_ratios=(1, 1.25))
         above, below = halves
-        panels = above.subplots(1, len(SNAPSHOTS))
-        for ax, sigma in zip(panels, SNAPSHOTS, strict=True):
+        plots = above.subplots(1, len(SNAPSHOTS))
+        for ax, sigma in zip(plots, SNAPSHOTS, strict=True):
             _snapshot(ax, found, seeds, SIGMA_TEST.index(sigma))
-        panels[0].set_ylabel("error / Bayes-optimal error")
+        plots[0].set_ylabel("error / Bayes-optimal error")
         axes = below.subplots(1, len(found), sharey=True, squeeze=False)[0]
         for ax, (name, noise) in zip(axes, found.items(), strict=True):
             for ratio, label, color, dash in _shown(noise):

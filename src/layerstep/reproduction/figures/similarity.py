@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from layerstep.plotting import figure
-from layerstep.reproduction.figures.panels import heat_map, lowest_sime
+from layerstep.reproduction.figures.plots import heat_map, lowest_sime
 from layerstep.reproduction.figures.result import Result, Table
 from layerstep.reproduction.figures.tables import model_title, select, trained
-from layerstep.reproduction.numbers import SOLVER_LABELS, ModelNumbers, Models, Numbers, twin
-from layerstep.reproduction.settings import EVALUATION_SEQUENCES
+from layerstep.reproduction.numbers import EVALUATION_SEQUENCES, SOLVER_LABELS, ModelNumbers, Models, Numbers, twin
 
 CAPTION = (
     "For every layer and every step of a solver: how alike the errors of the two are (SimE, the mean cosine between "
     f"them over {EVALUATION_SEQUENCES} prompts, 1 is the same). Squares mark the step whose mean similarity is "
     "largest, while R² elsewhere is that of the mean over prompts of each prompt's best step. Steps are on a "
     "logarithmic scale: layers that take one and the same number of steps rise ever more slowly on it, and a straight "
-    "diagonal is a number of steps that multiplies from layer to layer. High values are no evidence by themselves: all "
+    "diagonal is a number of steps that multiplies from layer to layer. High values alone are not evidence: all "
     "good predictors share most of their error."
 )
 

@@ -6,13 +6,20 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from layerstep.plotting import BLUE, INK, LOOKS, ORANGE, figure
-from layerstep.reproduction.figures.panels import curve_panels, error_axis, name_exact
+from layerstep.reproduction.figures.plots import curve_plots, error_axis, name_exact
 from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.numbers import Conditioning, Numbers, Precision, SolverCurves, to_json
+from layerstep.reproduction.numbers import (
+    EVALUATION_SEQUENCES,
+    TITLES,
+    Conditioning,
+    Numbers,
+    Precision,
+    SolverCurves,
+    to_json,
+)
 from layerstep.reproduction.reference import KAPPA, KAPPA_ROUNDING, Comparison
-from layerstep.reproduction.settings import EVALUATION_SEQUENCES, TITLES
 
-# Error against step (figure 1, panels b-e, and its twins for other inputs) --------------------------------------------
+# Error against step (figure 1, plots b-e, and its twins for other inputs) --------------------------------------------
 
 
 def convergence(numbers: Numbers, setting: str) -> Result | None:
@@ -39,7 +46,7 @@ def convergence(numbers: Numbers, setting: str) -> Result | None:
 def _draw_curves(curves: SolverCurves) -> Figure:
     with figure(10.5, 2.9) as fig:
         axes = fig.subplots(1, len(curves.solvers), sharey=True)
-        curve_panels(axes, curves, floor=curves.krr[-1])
+        curve_plots(axes, curves, floor=curves.krr[-1])
         error_axis(axes[0])
         name_exact(axes[-1], curves.krr[-1], f"exact KRR, n = {curves.contexts[-1]}")
         fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")

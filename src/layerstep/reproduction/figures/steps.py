@@ -8,7 +8,7 @@ from math import isfinite
 from matplotlib.figure import Figure
 
 from layerstep.plotting import INK, LOOKS, figure
-from layerstep.reproduction.figures.panels import (
+from layerstep.reproduction.figures.plots import (
     error_axis,
     final_errors,
     richardson_lines,
@@ -25,10 +25,19 @@ from layerstep.reproduction.figures.tables import (
     table_steps,
     trained,
 )
-from layerstep.reproduction.numbers import SOLVER_LABELS, ModelNumbers, Models, Numbers, r2_text, twin
+from layerstep.reproduction.numbers import (
+    DEEP,
+    DISTRIBUTIONS,
+    SEEDS,
+    SOLVER_LABELS,
+    TITLES,
+    ModelNumbers,
+    Models,
+    Numbers,
+    r2_text,
+    twin,
+)
 from layerstep.reproduction.reference import BEST_STEP_R2, LAYERS_WON, Comparison, seed_variation
-from layerstep.reproduction.runs import DEEP, SEEDS
-from layerstep.reproduction.settings import DISTRIBUTIONS, TITLES
 
 
 def of_model(numbers: Numbers, name: str, where: str) -> Result | None:
@@ -56,7 +65,7 @@ def _draw_one(model: ModelNumbers) -> Figure:
 
 
 def by_inputs(numbers: Numbers) -> Result | None:
-    """Best Richardson steps of the three input distributions in one panel (figure 2c)."""
+    """Best Richardson steps of the three input distributions in one plot (figure 2c)."""
     models = select(numbers.models, DISTRIBUTIONS)
     if not models:
         return None

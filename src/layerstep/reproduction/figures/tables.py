@@ -7,10 +7,17 @@ from math import isnan
 from typing import TypeVar
 
 from layerstep.reproduction.figures.result import Table
-from layerstep.reproduction.numbers import SOLVER_LABELS, ModelNumbers, Models, SolverMatch
-from layerstep.reproduction.reference import BEST_STEP_R2, LAYERS_WON, PROTOCOL, R2_ROUNDING, Comparison
-from layerstep.reproduction.runs import RUNS, SEEDS
-from layerstep.reproduction.settings import EVALUATION_SEQUENCES, TITLES
+from layerstep.reproduction.numbers import (
+    EVALUATION_SEQUENCES,
+    SEEDS,
+    SOLVER_LABELS,
+    TITLES,
+    ModelNumbers,
+    Models,
+    SolverMatch,
+)
+from layerstep.reproduction.reference import BEST_STEP_R2, LAYERS_WON, PAPER_STEPS, R2_ROUNDING, Comparison
+from layerstep.reproduction.runs import RUNS
 
 T = TypeVar("T")
 
@@ -20,7 +27,7 @@ def model_title(model: ModelNumbers) -> str:
     shape = RUNS[model.name].run.model
     words = [TITLES[model.setting], f"{shape.layers} layers"]
     words += [] if shape.attention == "softmax" else [f"{shape.attention.replace('-mean', '')} attention"]
-    words += [] if model.trained_steps == PROTOCOL["steps"][1] else [f"{model.trained_steps:,} training steps"]
+    words += [] if model.trained_steps == PAPER_STEPS else [f"{model.trained_steps:,} training steps"]
     return ", ".join(words)
 
 

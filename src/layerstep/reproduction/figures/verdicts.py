@@ -11,11 +11,9 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.patches import Rectangle
 
 from layerstep.measurement import CLASSES
-from layerstep.measurement.calibration.record import read_record
 from layerstep.plotting import MAP, ORANGE, figure
 from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.numbers import Numbers, Verdicts
-from layerstep.reproduction.settings import DISTRIBUTIONS
+from layerstep.reproduction.numbers import DISTRIBUTIONS, Numbers, Verdicts, calibrated_rule
 
 
 def of_all(numbers: Numbers) -> Result | None:
@@ -23,7 +21,7 @@ def of_all(numbers: Numbers) -> Result | None:
     found = numbers.verdicts
     if not found:
         return None
-    rule = read_record()["rule"]
+    rule = calibrated_rule()
     return Result(
         name="verdicts",
         title="Whose steps? The verdict, with controls whose answer is known",
@@ -32,8 +30,8 @@ def of_all(numbers: Numbers) -> Result | None:
             "is the fraction of the layers' distance to exact kernel ridge regression that the nearest class leaves "
             "unexplained, V the part of it that has a pattern, the margin how much farther every other class is in 99 "
             "of 100 resamples of the prompts (below 0: another class is nearer in some). A "
-            f"class is named only if V is at most {rule['v_limit']:g}, U at most {rule['u_limit']:g} and the margin at "
-            f"least {rule['margin_limit']:g}. The figure shows U of every class for every model (the nearest has "
+            f"class is named only if V is at most {rule.v_limit:g}, U at most {rule.u_limit:g} and the margin at "
+            f"least {rule.margin_limit:g}. The figure shows U of every class for every model (the nearest has "
             "the least U over the share of a layer that anything explains), and for the three input distributions and "
             "the controls U of every family, a class's members, on every layer (dark: little is left; –: diverges)."
         ),

@@ -13,7 +13,7 @@ from layerstep.construction import construct, convergence_data
 from layerstep.reproduction.numbers.measurements import alignment, errors_by_layer
 from layerstep.reproduction.numbers.model import ModelNumbers
 from layerstep.reproduction.numbers.store import Store, to_json
-from layerstep.reproduction.settings import SETTINGS, evaluation_prompts
+from layerstep.reproduction.settings import SPHERE, evaluation_prompts
 from layerstep.solvers import Richardson, exact, solve
 from layerstep.tasks import Prompts, Task, Trajectory
 
@@ -24,8 +24,8 @@ NETWORKS: dict[str, tuple[dict[str, Any], str]] = {
     "exact": ({"scheme": "exact"}, "Chebyshev"),
     "compact": ({"scheme": "compact"}, "Chebyshev"),
 }
-#: The error they guarantee where labels are no larger than B_y.
-PROMISE: dict[str, Any] = {"B_y": 3.0, "error": 0.01}
+#: The error they guarantee where labels are at most PROMISED_B_Y.
+PROMISED_ERROR, PROMISED_B_Y = 0.01, 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +71,10 @@ def constructed_schemes(store: Store, stages: int = 24, sequences: int = 32, ste
 
 
 def compute_schemes(stages: int, sequences: int, steps: int) -> Schemes:
-    task, sizes = SETTINGS["sphere"], {}
-    for name, (options, whose) in NETWORKS.items():  # c: the best for the paper's
-        network = construct(task.d, task.N, task.v, task.lam, **options, **PROMISE, B_x=1.0, c=None)
+    task, sizes = SPHERE, {}
+    limits = {"B_x": 1.0, "B_y": PROMISED_B_Y, "error": PROMISED_ERROR, "c": None}  # c: the best for the paper's
+    for name, (options, whose) in NETWORKS.items():
+        network = construct(task.d, task.N, task.v, task.lam, **{**options, **limits})
         certificate = network.certificate
         sizes[name] = SchemeSize(
             options=options,
@@ -86,10 +87,11 @@ def compute_schemes(stages: int, sequences: int, steps: int) -> Schemes:
     shown = sorted({0, network.L, *np.geomspace(1, network.L, stages).round().astype(int).tolist()})
     # Labels of a Gaussian process exceed any bound now and then; the promise speaks of labels within B_y only.
     prompts = evaluation_prompts("sphere")
-    prompts = prompts[prompts.y.abs().amax(1) <= PROMISE["B_y"]][:sequences]
+    prompts = prompts[prompts.y.abs().amax(1) <= PROMISED_B_Y][:sequences]
     curve = convergence_data(network, prompts, shown)
     return Schemes(
-        **PROMISE,
+        B_y=PROMISED_B_Y,
+        error=PROMISED_ERROR,
         sizes=sizes,
         curve=BoundCurve(**{name: curve[name] for name in BoundCurve.__dataclass_fields__}),
         richardson_steps=steps,
@@ -98,7 +100,7 @@ def compute_schemes(stages: int, sequences: int, steps: int) -> Schemes:
 
 
 def _difference_to_richardson(steps: int, prompts: Prompts) -> float:
-    task = SETTINGS["sphere"]
+    task = SPHERE
     network = construct(task.d, task.N, task.v, task.lam, scheme="exact", eta=1.0, L=steps)
     readout = network.path(prompts, contexts=[task.N]).values[..., 0]
     iterates = solve(Richardson(eta=1.0), prompts, task, steps=steps).values[..., -1]
@@ -184,7 +186,7 @@ def compute_models() -> dict[str, ModelNumbers]:
 
 def _readout(scheme: str) -> Trajectory:
     """The read-out of a constructed network after every block that is a layer of one of MEASURED."""
-    task = SETTINGS["sphere"]
+    task = SPHERE
     strides = [stride for kind, stride, _ in MEASURED.values() if kind == scheme]
     stages = sorted({stride * layer for stride in strides for layer in range(MEASURED_LAYERS + 1)})
     eta = 1.0 if scheme == "exact" else None

@@ -52,6 +52,10 @@ class Alignment:
     won_low: float
     won_high: float
 
+    @property
+    def richardson(self) -> SolverMatch:
+        return self.solvers["richardson"]
+
     def is_cut_off(self, solver: str) -> bool:
         """Whether more than a third of the layers of a solver's line are cut off by the budget of steps."""
         cut = [share > CUT for share in self.solvers[solver].at_cap[self.first - 1 : self.last]]
@@ -82,7 +86,7 @@ class ModelNumbers:
 
     @property
     def richardson(self) -> SolverMatch:
-        return self.solvers["richardson"]
+        return self.alignment.richardson
 
     @property
     def won(self) -> int:

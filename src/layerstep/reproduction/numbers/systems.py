@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from layerstep.reproduction.numbers.store import Store
-from layerstep.reproduction.settings import BOOTSTRAP_SEED, SETTINGS, evaluation_prompts
+from layerstep.reproduction.settings import BOOTSTRAP_SEED, SETTINGS, SPHERE, evaluation_prompts
 from layerstep.solvers import ConjugateGradient, exact, solve
 from layerstep.solvers.system import Batch
 from layerstep.stats import interval, resampled
@@ -80,7 +80,7 @@ def cg_precision(store: Store, sequences: int = 1000, steps: int = 24) -> Precis
 
 
 def compute_precision(sequences: int, steps: int) -> Precision:
-    task, prompts = SETTINGS["sphere"], evaluation_prompts("sphere", sequences)
+    task, prompts = SPHERE, evaluation_prompts("sphere", sequences)
     target = prompts.noiseless_target[:, -1:]
     variants = {
         "exact (reorthogonalized)": (ConjugateGradient(reorthogonalize=True), torch.float64),

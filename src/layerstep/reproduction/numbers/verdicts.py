@@ -13,14 +13,14 @@ import torch
 
 from layerstep.construction import construct
 from layerstep.errors import LayerstepError
-from layerstep.measurement import Instrument, Verdict, identify, layers_won, match
+from layerstep.measurement import Instrument, Rule, Verdict, identify, layers_won, match
 from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.identification.library import default_contexts
 from layerstep.measurement.identification.report import headline
 from layerstep.reproduction.numbers.measurements import load_predictions, model_identity, references
 from layerstep.reproduction.numbers.model import Models
-from layerstep.reproduction.numbers.store import Json, Store
-from layerstep.reproduction.settings import EVALUATION_SEED, SETTINGS, evaluation_prompts
+from layerstep.reproduction.numbers.store import Json, Store, to_json
+from layerstep.reproduction.settings import EVALUATION_SEED, SETTINGS, SPHERE, evaluation_prompts
 from layerstep.solvers import NadarayaWatson, RidgePath, Solver, solve
 from layerstep.tasks import Trajectory
 from layerstep.threads import one_per_worker
@@ -65,7 +65,7 @@ Verdicts = dict[str, ModelVerdict]
 
 
 class Subject(NamedTuple):
-    """What is judged: its setting, what its verdict depends on, and how to make its trajectory."""
+    """What gets a verdict: its setting, what its verdict depends on, and how to make its trajectory."""
 
     setting: str
     identity: Json
@@ -75,7 +75,7 @@ class Subject(NamedTuple):
 
 def _constructed() -> Trajectory:
     """A constructed transformer that runs the paper's iteration; every tenth block is taken for a layer."""
-    task = SETTINGS["sphere"]
+    task = SPHERE
     network = construct(task.d, task.N, task.v, task.lam, scheme="exact", eta=1.0, L=120)
     stages = range(10, 121, 10)
     path = network.path(evaluation_prompts("sphere"), stages=stages, contexts=default_contexts(task.N))
@@ -84,7 +84,7 @@ def _constructed() -> Trajectory:
 
 def _solved(solver: Solver, steps: list[float]) -> Callable[[], Trajectory]:
     def trajectory() -> Trajectory:
-        found = solve(solver, evaluation_prompts("sphere"), SETTINGS["sphere"], steps)
+        found = solve(solver, evaluation_prompts("sphere"), SPHERE, steps)
         return Trajectory(found.values, np.arange(1.0, 1 + len(found.values)), solver.label)
 
     return trajectory
@@ -104,6 +104,10 @@ CONTROLS: dict[str, tuple[str, str, Callable[[], Trajectory]]] = {
         _solved(NadarayaWatson(), [0.25 * i for i in range(1, 13)]),
     ),
 }
+
+
+def calibrated_rule() -> Rule:
+    return Rule(**read_record()["rule"])
 
 
 def model_verdicts(
@@ -149,7 +153,7 @@ def _verdicts_in(
     setting: str, subjects: dict[str, Subject], store: Store, progress: Callable[[str], None]
 ) -> dict[str, ModelVerdict | LayerstepError]:
     """Verdicts on subjects of one setting, one per core, by one instrument, made if a verdict is missing."""
-    rule = read_record()["rule"]
+    rule = to_json(calibrated_rule())
     files = {name: f"verdict-{name.replace(' ', '-')}" for name in subjects}
     made_from = {name: {**subject.identity, "seed": VERDICT_SEED, "rule": rule} for name, subject in subjects.items()}
     there = {name: store.find(files[name], ModelVerdict, made_from[name], __name__) for name in subjects}
@@ -167,8 +171,8 @@ def _verdicts_in(
         except LayerstepError as error:
             return error
 
-    with one_per_worker(one, missing) as judged:
-        return results | dict(zip(missing, judged, strict=True))
+    with one_per_worker(one, missing) as made:
+        return results | dict(zip(missing, made, strict=True))
 
 
 def _verdict(name: str, subject: Subject, instrument: Instrument) -> ModelVerdict:

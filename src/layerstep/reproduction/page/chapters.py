@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from layerstep.measurement import CLASSES
 from layerstep.reproduction.figures import capacity, constructed, errors, noise, similarity, solvers, steps, verdicts
 from layerstep.reproduction.figures.result import Result
-from layerstep.reproduction.numbers import Numbers
-from layerstep.reproduction.runs import DEEP
-from layerstep.reproduction.settings import DISTRIBUTIONS, EVALUATION_SEQUENCES
+from layerstep.reproduction.numbers import DEEP, DISTRIBUTIONS, EVALUATION_SEQUENCES, Numbers
 from layerstep.training import Model
 
 
@@ -127,7 +125,7 @@ CHAPTERS = (
         and the ridge for unknown, scores on other prompts than those it chooses a class by, and may answer "none".
         How often it errs was measured on planted models whose answer is known, with up to twelve layers, on three
         input distributions with the Gaussian kernel (<code>docs/measurement.md</code>); models of 24 layers and of
-        another kernel are judged by the same rule, beyond what it was tried on. Solvers among the classes:
+        another kernel get their verdict by the same rule, beyond what it was tried on. Solvers among the classes:
         <b>richardson</b> (with row sums or without), <b>richardson-fixed</b> (one step length for all n), <b>gd</b>,
         <b>nesterov</b>, <b>cg</b>, <b>chebyshev</b>. Not solvers: <b>ridge</b> (exact, with a ridge that shrinks from
         layer to layer), <b>shrink</b> (a growing part of the exact answer), <b>nadaraya-watson</b> (kernel averages),

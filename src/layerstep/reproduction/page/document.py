@@ -16,15 +16,14 @@ import jinja2
 from markupsafe import Markup, escape
 
 from layerstep.files import provenance
-from layerstep.reproduction.claims.findings import key_findings
-from layerstep.reproduction.claims.statements import paper_claims
+from layerstep.reproduction.claims import key_findings, paper_claims
 from layerstep.reproduction.costs import total_minutes
 from layerstep.reproduction.figures.result import Result
-from layerstep.reproduction.numbers import SOLVER_LABELS, ModelNumbers, Numbers, to_json
+from layerstep.reproduction.numbers import EVALUATION_SEQUENCES, SOLVER_LABELS, TITLES, ModelNumbers, Numbers, to_json
 from layerstep.reproduction.page.chapters import CHAPTERS
 from layerstep.reproduction.reference import HOURS_PER_RUN, Comparison, outcomes
 from layerstep.reproduction.runs import protocol
-from layerstep.reproduction.settings import EVALUATION_SEQUENCES, TITLES
+from layerstep.reproduction.status import Listed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,7 @@ def render(
     sections: Mapping[str, Section],
     numbers: Numbers,
     failed: Mapping[str, str],
-    runs: Sequence[dict[str, Any]] = (),
+    runs: Sequence[Listed] = (),
     facts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The page as text. sections: by the name of the result; facts: how it was made."""

@@ -1,4 +1,4 @@
-"""Panels that figures are put together from: errors by layer and step, a SimE heat map, best-matching steps."""
+"""Plots that figures are put together from: errors by layer and step, a SimE heat map, best-matching steps."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from layerstep.plotting import INK, LOOKS, MAP, ORANGE, SOLVER_LOOKS, Look, context_colors
-from layerstep.reproduction.numbers import CUT, SOLVER_LABELS, ModelNumbers, Models, SolverCurves
-from layerstep.reproduction.settings import TITLES
+from layerstep.reproduction.numbers import CUT, SOLVER_LABELS, TITLES, ModelNumbers, Models, SolverCurves
 
 SETTING_LOOKS: dict[str, Look] = dict(zip(("sphere", "uniform", "gaussian", "gaussian-1.0"), LOOKS, strict=False))
 
 
-def curve_panels(axes: np.ndarray, curves: SolverCurves, floor: float) -> None:
-    """One panel per solver: error against step, a line per context length, and a dashed line at `floor`."""
+def curve_plots(axes: np.ndarray, curves: SolverCurves, floor: float) -> None:
+    """One plot per solver: error against step, a line per context length, and a dashed line at `floor`."""
     for ax, solver in zip(axes, curves.solvers.values(), strict=True):
         _context_lines(ax, solver.steps, solver.mse, curves.contexts)
         ax.axhline(floor, color=INK, linestyle="--", linewidth=1)
@@ -39,7 +38,7 @@ def error_row(axes: np.ndarray, model: ModelNumbers, curves: SolverCurves, title
     _context_lines(axes[0], model.layers, model.layer_mse, model.contexts, marker="o", markersize=3)
     axes[0].axhline(floor, color=INK, linestyle="--", linewidth=1)
     axes[0].set(title=title, xlabel="layer")
-    curve_panels(axes[1:], curves, floor)
+    curve_plots(axes[1:], curves, floor)
     error_axis(axes[0])
 
 
@@ -70,7 +69,7 @@ def final_errors(ax: Axes, models: Sequence[tuple[ModelNumbers, Look]], labels: 
 
 
 def lowest_sime(models: Models) -> float:
-    """The smallest SimE shown, so that all panels of a figure share one colour scale."""
+    """The smallest SimE shown, so that all plots of a figure share one colour scale."""
     return min(float(np.min(solver.sime)) for model in models.values() for solver in model.solvers.values())
 
 
@@ -135,16 +134,16 @@ def setting_lines(ax: Axes, models: Sequence[ModelNumbers]) -> None:
 
 
 def solver_lines(ax: Axes, model: ModelNumbers, columns: int = 2) -> None:
-    """Best-matching steps of the four solvers in one panel, its legend of so many columns below.
+    """Best-matching steps of the four solvers in one plot, its legend of so many columns below.
 
     Conjugate gradients need few steps: beside the others they would be a flat line, and have an inset of their own.
     """
     inset = ax.inset_axes((0.06, 0.56, 0.29, 0.36))
     handles = []
     for solver, found in model.solvers.items():
-        panel, where = (inset, " (inset)") if solver == "cg" else (ax, "")
-        step_line(panel, model, solver, f"{SOLVER_LABELS[solver]}{where}, R² = {found.r2_text}")
-        handles += panel.get_legend_handles_labels()[0][-1:]
+        place, where = (inset, " (inset)") if solver == "cg" else (ax, "")
+        step_line(place, model, solver, f"{SOLVER_LABELS[solver]}{where}, R² = {found.r2_text}")
+        handles += place.get_legend_handles_labels()[0][-1:]
     inset.set_title(SOLVER_LABELS["cg"], fontsize=7)
     inset.set(xlabel="", ylabel="")
     inset.tick_params(labelsize=6.5)

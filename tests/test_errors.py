@@ -72,6 +72,7 @@ def test_shared_checks_refuse_in_one_short_sentence(name):
 
 def test_a_message_repeats_no_long_word():
     assert len(str(FileError(f"cannot read {'a' * 5000}: no"))) < 700
+    assert len(str(FileError("frame of a library " * 1000))) < 700
 
 
 @pytest.mark.parametrize("dtype", ["float32", "torch.float32", torch.float32, np.float32], ids=repr)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 LONGEST_VALUE = 160  # characters of a value that a message repeats
+LONGEST_MESSAGE = 1000  # others' exceptions bring pages with them
 LONGEST_NAME = 255  # bytes of a file's name, of nearly every file system
 
 
@@ -17,7 +18,8 @@ class LayerstepError(Exception):
     """A mistake the user can mend. The command line prints its one line and exits with status 2."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(" ".join(shorten(word, 2 * LONGEST_NAME) for word in message.split(" ")))
+        words = (shorten(word, 2 * LONGEST_NAME) for word in message.split(" "))
+        super().__init__(shorten(" ".join(words), LONGEST_MESSAGE))
 
 
 class InputError(LayerstepError, ValueError):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from layerstep.errors import FileError, InputError
-from layerstep.tasks import Task, sample
+from layerstep.tasks import Prompts, Task, sample
 from layerstep.training import GPT, Model, Run, config
 from layerstep.training.config import ATTENTION
 from layerstep.training.evaluation import evaluate
@@ -232,3 +232,11 @@ def test_an_attention_that_nobody_wrote_is_refused(where, monkeypatch):
 def test_linear_attention_has_no_gpt2(tmp_path):
     with pytest.raises(InputError, match="attention = 'linear': must be 'softmax'"):
         save_huggingface(small("linear"), tmp_path)
+
+
+def test_numbers_that_a_model_cannot_square_are_refused():
+    prompts = Prompts(torch.ones(1, 3, 2).double(), torch.full((1, 3), 1e30).double())
+    gpt = GPT(Model(layers=1, heads=1, width=4), d=2, N=2).initialise(0)
+    with pytest.raises(InputError, match=r"prompts = numbers up to 1e\+30: must be numbers up to 1.8e\+19, whose"):
+        gpt(prompts)
+    assert gpt.double()(prompts).isfinite().all()

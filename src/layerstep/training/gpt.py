@@ -208,6 +208,11 @@ class GPT(Pretrained, nn.Module):
         return self._moved(enlist(prompts.x, prompts.y, prompts.N if n is None else n))
 
     def _moved(self, tokens: Tensor) -> Tensor:
+        """In the model's dtype and on its device, where the norms can still square them."""
+        dtype = self.read_in.weight.dtype
+        largest, allowed = float(tokens.detach().abs().max()), math.sqrt(torch.finfo(dtype).max)
+        words = f"numbers up to {allowed:.2g}, whose squares {str(dtype).removeprefix('torch.')} holds"
+        require(largest <= allowed, "prompts", f"numbers up to {largest:.2g}", words, "Scale them, or use float64.")
         return tokens.to(self.read_in.weight)
 
     @torch.no_grad()

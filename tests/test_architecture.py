@@ -1,4 +1,4 @@
-"""The arrows between the rooms point one way, and files stay small enough to read in one sitting."""
+"""The arrows between the packages point one way, and files stay small enough to read in one sitting."""
 
 import ast
 import subprocess
@@ -28,7 +28,7 @@ MAY_IMPORT = {
 FILES = sorted(SRC.rglob("*.py"))
 
 
-def imported_rooms(file: Path) -> set[str]:
+def imported_packages(file: Path) -> set[str]:
     names = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
@@ -40,11 +40,11 @@ def imported_rooms(file: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SRC)))
-def test_rooms_import_only_what_is_below_them(file):
-    room = file.relative_to(SRC).parts[0].removesuffix(".py")
-    if room in ("__init__", "__main__"):
+def test_packages_import_only_what_is_below_them(file):
+    package = file.relative_to(SRC).parts[0].removesuffix(".py")
+    if package in ("__init__", "__main__"):
         return
-    assert imported_rooms(file) <= MAY_IMPORT[room] | {room}
+    assert imported_packages(file) <= MAY_IMPORT[package] | {package}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(SRC)))

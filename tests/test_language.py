@@ -8,14 +8,16 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 # "One step a layer", "a row a law": what is counted, and for each of what.
-COUNTED = "one|row|line|step|number|second|minute|ms|product|thread|entrie|test|directory|folder|file|meaning"
+COUNTED = "one|row|line|step|number|second|minute|ms|product|thread|entrie|directory|folder|file|meaning"
 EACH = "step|layer|law|row|column|system|sequence|core|worker|call|model|run|stage|matrix|context|name|launch"
+
+COMPARED = "longer|more|less|better|worse|other|such|larger|smaller|farther|one\\b"  # "is no longer", "is no such file"
 
 # What was said: what is said. Identifiers count as words too: `draw_law` and `LawOfInputs` are found as "law".
 REPLACED = {
     r"laws?\b": "input distribution",
     r"written (transformer|network|layer|one)s?\b": "constructed transformer",
-    r"judge(s|d|ment|ments)?\b|\bjudging\b": "result on a range, status",
+    r"judge?ments?\b": "result on a range, status",
     r"nulls\b": "baselines",
     r"outsiders?\b": "negative controls",
     r"panels?\b": "calibration suite (of verdicts), plot",
@@ -28,34 +30,27 @@ REPLACED = {
     r"(train(s|ed|ing)?|models?|runs?|stands?|ms)\b[^.]*\bside by side\b": "stacked",
     r"straightness\b|\bhow straight\b": "linear, R²",
     r"(can ?not|can't) be told\b": "inconclusive",
-    r"does not hold\b|\bdo not hold\b": "not supported",
-    r"rooms?\b": "package",
+    r"does not hold\b(?! the)|\bdo not hold\b": "not supported",
+    r"rooms?\b(?! (for|to))": "package",
     r"settle_numbers\b": "coerce_numbers",
     r"file ?path\b": "Path, pathlib's own",
-    r"held\b(?! at a time)": "run status, locked",
-    r"(?<!there )(is|are|was|were) (?-i:no|none) (?!longer|more|less|better|worse|other|such|one\b)": "is not a",
+    r"held\b(?! (at a time|out))": "run status, locked",
+    rf"(?<!there )(is|are|was|were) (?-i:no|none) (?!{COMPARED})": "is not a",
     rf"({COUNTED})s? an? ({EACH})\b": "per, not the distributive a",
 }
 
-# Where the test looks. What is missing here is not clean yet: add it when it is.
-CLEAN = (
-    "src/layerstep/__init__.py",
-    "src/layerstep/__main__.py",
-    "src/layerstep/files.py",
-    "src/layerstep/memory.py",
-    "src/layerstep/plotting.py",
-    "src/layerstep/reproduction",
-    "src/layerstep/threads.py",
-    "src/layerstep/tasks",
-    "src/layerstep/solvers",
-    "src/layerstep/training",
-    "docs/training.md",
-    "docs/notation.md",
-    "Makefile",
-)
+# Where the test looks.
+CLEAN = ("src/layerstep", "docs", "LOG.md", "Makefile")
 
-# (path, words in the line): right where they stand.
-EXCEPTIONS: set[tuple[str, str]] = set()
+# Where a word is right, or not mended yet: the start of a path, and what may be found there.
+EXCEPTIONS = {
+    "src/layerstep/measurement/calibration": {"held", "laws", "steps a layer"},  # what a record calls its entries
+    "src/layerstep/measurement/identification": {"is no"},
+    "src/layerstep/measurement/reading": {"is no"},
+    "src/layerstep/cli/output.py": {"is no"},
+    "docs/measurement.md": {"steps a layer"},
+    "LOG.md": {"side by side"},
+}
 
 # Pages whose prose lines are not short yet.
 LONG = {"docs/measurement.md", "docs/construction.md", "LOG.md"}
@@ -82,7 +77,8 @@ def test_words_that_were_replaced_do_not_come_back(file):
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         for old, new in REPLACED.items():
             hit = re.search(rf"\b(?:{old})", words_of(line), re.IGNORECASE)
-            if hit and not any(place == where and words in line for where, words in EXCEPTIONS):
+            allowed = [words for start, words in EXCEPTIONS.items() if place.startswith(start)]
+            if hit and not any(hit[0].strip().lower() in words for words in allowed):
                 found.append(f"{place}:{number}: {hit[0]!r}; say {new!r}: {line.strip()[:80]}")
     assert not found, "\n".join(found)
 

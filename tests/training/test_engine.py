@@ -71,7 +71,7 @@ def test_steps_are_those_of_torchs_adamw_on_truncated_prompts(index):
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32", "bfloat16"])
-def test_models_side_by_side_are_bitwise_the_models_alone(precision):
+def test_stacked_models_are_bitwise_the_models_alone(precision):
     runs = [run.override(precision=precision) for run in STACK]
     together = Engine(runs, CPU)
     advance(together, 10)
@@ -153,7 +153,7 @@ def test_views_of_all_layers_are_the_parameters():
         ([], "runs = none"),
     ],
 )
-def test_runs_that_cannot_stand_side_by_side_are_refused_in_words(runs, words):
+def test_runs_that_cannot_be_stacked_are_refused_in_words(runs, words):
     with pytest.raises(InputError, match=words):
         require_stackable(runs)
 

@@ -85,7 +85,7 @@ def test_every_gradient_is_that_of_autograd(run):
 @pytest.mark.gpu
 @kernels
 @pytest.mark.parametrize(("S", "stream_slices", "made"), [(1, 2, 2), (2, 1, 1), (2, 2, 2), (2, 4, 4), (2, 7, 4)])
-def test_lanes_change_no_bit_of_the_gradient(S, stream_slices, made):
+def test_stream_slices_change_no_bit_of_the_gradient(S, stream_slices, made):
     from layerstep.training.fused.stream_slice import split
 
     run = SMALL.override(N=3, batch=16)  # 8 prompts of 8 tokens: two whole chunks of rows
@@ -121,7 +121,7 @@ STACK = [
 
 @pytest.mark.gpu
 @cuda
-def test_models_side_by_side_are_bitwise_the_models_alone_on_the_gpu():
+def test_stacked_models_are_bitwise_the_models_alone_on_the_gpu():
     together = Engine(STACK, DEVICE)
     together.advance(CHUNK)
     for s, run in enumerate(STACK):

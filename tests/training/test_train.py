@@ -101,6 +101,9 @@ def test_ctrl_c_writes_a_checkpoint_that_goes_on_to_the_same_bits(tmp_path, pres
     assert found is not None
     assert at <= found[0] <= min(at + 3 * 64, 300)  # losses are read a few chunks late
     resumed = train(RUN, tmp_path / "a", device="cpu", resume=True)
+    about = json.loads((tmp_path / "a" / "runs.json").read_text())
+    went_on = [about["provenance"]["device"]] if at == 64 else []  # 300: the model was saved already
+    assert [place["device"] for place in about.get("resumed", [])] == went_on
     whole = train(RUN, tmp_path / "b", device="cpu")
     assert all(torch.equal(a, b) for a, b in zip(resumed.parameters(), whole.parameters(), strict=True))
     logs = [(tmp_path / name / "log.jsonl").read_text().splitlines() for name in "ab"]

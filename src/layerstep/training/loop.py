@@ -121,8 +121,7 @@ def training(
     if models is None:
         require_fits(runs, where)
         with locked(folder / LOCK, f"{folder} is in use by another process. Wait for it, or choose another directory."):
-            if not _found(folder, runs, resume):  # asked again: another process may have been faster
-                _claim(folder, runs, where)
+            _claim(folder, runs, where, _found(folder, runs, resume))  # asked again: another may have been faster
             with torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
                 engine = Engine(runs, where, fused, stream_slices)
                 checkpoint = load_checkpoint(folder / CHECKPOINTS, runs, engine.state)
@@ -171,16 +170,14 @@ def _finished(runs: list[Run], folders: list[Path]) -> list[GPT] | None:
         return None
 
 
-def _claim(folder: Path, runs: list[Run], device: torch.device) -> None:
-    """Make `folder` the place of these runs."""
-    write_json(
-        folder / RUNS,
-        {
-            "identities": [run.identity for run in runs],
-            "runs": [run.to_dict() for run in runs],
-            "provenance": provenance(str(device)),
-        },
-    )
+def _claim(folder: Path, runs: list[Run], device: torch.device, begun: bool) -> None:
+    """Make `folder` the place of these runs; where they were begun, add this machine to those they went on upon."""
+    here = provenance(str(device))
+    about = {"identities": [run.identity for run in runs], "runs": [run.to_dict() for run in runs], "provenance": here}
+    if begun:
+        about = read_json(folder / RUNS)
+        about["resumed"] = [*about.get("resumed", []), here]
+    write_json(folder / RUNS, about)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Blocks: the module, the slow interpreter and the fast engine compute the same thing, on any weights."""
+"""Blocks: the module, the slow interpreter and the fast executor compute the same thing, on any weights."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ MASKS = {
 
 
 def random_block(d, H, mask, seed=0, sparse=True):
-    """Random weights; `sparse` leaves x, x2, s, t and one unwritten, as written networks do."""
+    """Random weights; `sparse` leaves x, x2, s, t and one unwritten, as constructed networks do."""
     generator = torch.Generator().manual_seed(seed)
     D = Stream(d).width
 
@@ -50,7 +50,7 @@ def tokens(d=2, n=4, M=2, counts=None, B=3, seed=1):
 @pytest.mark.parametrize("counts", [None, [1, 4, 3]], ids=["full", "padded"])
 @pytest.mark.parametrize("H", [1, 2])
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-def test_module_interpreter_and_engine_agree(mask, H, counts):
+def test_module_interpreter_and_executor_agree(mask, H, counts):
     block = random_block(2, H, mask)
     Z, kinds = tokens(counts=counts)
     plain = block(block(Z, kinds), kinds)
@@ -127,7 +127,7 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_a_stream_that_is_no_input_is_refused(name):
+def test_a_stream_that_is_not_an_input_is_refused(name):
     Z, kinds = tokens()
     stream = Stream(2)
     stream.check(Z, kinds)

@@ -32,7 +32,7 @@ def violations(network, problem):
     return int(((prediction.value - torch.tensor(problem.exact)).abs() > prediction.bound).sum()), len(parts)
 
 
-def campaign(seeds, sizes, lams, depths, M, rng):
+def search(seeds, sizes, lams, depths, M, rng):
     """Every scheme, kind of prompt and ridge, with a random bandwidth, depth and number n <= N of examples."""
     made, broken = 0, 0
     for arguments in NETWORKS.values():
@@ -60,7 +60,7 @@ def test_a_bound_has_the_unit_of_the_labels(name, scale):
 
 
 def test_no_bound_is_violated():
-    made, broken = campaign(1, [1, 2, 40], [1e-4, 0.1, 10.0], [1, 5, 30], 20, np.random.default_rng(0))
+    made, broken = search(1, [1, 2, 40], [1e-4, 0.1, 10.0], [1, 5, 30], 20, np.random.default_rng(0))
     assert made >= 3000
     assert broken == 0
 
@@ -68,7 +68,7 @@ def test_no_bound_is_violated():
 @pytest.mark.slow
 def test_no_bound_is_violated_in_a_hundred_thousand_predictions():
     sizes, lams = [1, 2, 7, 40, 200], [1e-4, 2.5e-3, 0.1, 1.0, 10.0]
-    made, broken = campaign(5, sizes, lams, [1, 3, 30, 300], 50, np.random.default_rng(1))
+    made, broken = search(5, sizes, lams, [1, 3, 30, 300], 50, np.random.default_rng(1))
     assert made >= 100_000
     assert broken == 0
 

@@ -14,7 +14,7 @@ from layerstep.errors import InputError
 
 
 @parametrize_with_checks([TransformerKRR()])
-def test_scikit_learn_is_content(estimator, check):
+def test_scikit_learns_own_checks_pass(estimator, check):
     check(estimator)
 
 

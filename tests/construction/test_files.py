@@ -63,7 +63,7 @@ def test_a_state_dict_carries_the_weights(arguments):
 
 
 @networks
-def test_the_plain_model_computes_the_same(arguments, tmp_path):
+def test_the_standalone_model_computes_the_same(arguments, tmp_path):
     network = construct(2, 6, 1.0, 0.6, **arguments)
     model = standalone.load(str(network.save(tmp_path / "network.safetensors")))
     x, y, xq = system(6, 2, 1.0, 0.6, B_y=1.0).tensors()
@@ -96,14 +96,14 @@ print(model.load("weights.safetensors").predict(x, y, xq).tolist())
     np.testing.assert_allclose(json.loads(run.stdout), network.predict(*problem.tensors()).value, rtol=1e-11)
 
 
-def test_files_that_are_no_networks_are_refused(tmp_path):
+def test_files_that_are_not_networks_are_refused(tmp_path):
     (tmp_path / "cut").write_bytes(b"1234")
     with pytest.raises(FileError, match="is not a whole safetensors file"):
         Construction.load(tmp_path / "cut")
     with pytest.raises(FileError, match="missing"):
         Construction.load(tmp_path / "missing")
     write_tensors(tmp_path / "other", {"a": torch.zeros(1)})
-    with pytest.raises(FileError, match="holds no constructed network"):
+    with pytest.raises(FileError, match="is not a constructed network"):
         Construction.load(tmp_path / "other")
 
 
@@ -113,13 +113,13 @@ ARGUMENTS = {"d": 1, "N": 2, "v": 1.0, "lam": 1.0, "scheme": "compact", "L": 2}
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (ARGUMENTS, "does not hold the weights"),
-        ('{"d": 1, "N":', "holds no constructed network"),
-        ([1, 2], "holds no constructed network"),
-        (ARGUMENTS | {"lam": -1.0}, r"make no network \(lam = -1.0"),
-        (ARGUMENTS | {"depth": 3}, r"make no network .*depth"),
-        (ARGUMENTS | {"N": "two"}, "make no network"),
-        ({"d": 1}, "make no network"),
+        (ARGUMENTS, "has other weights"),
+        ('{"d": 1, "N":', "is not a constructed network"),
+        ([1, 2], "is not a constructed network"),
+        (ARGUMENTS | {"lam": -1.0}, r"do not make a network \(lam = -1.0"),
+        (ARGUMENTS | {"depth": 3}, r"do not make a network .*depth"),
+        (ARGUMENTS | {"N": "two"}, "do not make a network"),
+        ({"d": 1}, "do not make a network"),
     ],
 )
 def test_altered_arguments_are_refused_in_words(arguments, words, tmp_path):

@@ -28,7 +28,7 @@ variants = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 
 
 def run(network, problem):
-    """w [L + 1, n] after every iteration and out [L + 1, M], from the fast engine."""
+    """w [L + 1, n] after every iteration and out [L + 1, M], from the fast executor."""
     x, y, xq = problem.tensors()
     [(_, passed)] = network.pieces(x[None], y[None], xq[None])
     w, out = [], []
@@ -182,7 +182,7 @@ def test_every_block_writes_what_its_formula_says_and_nothing_else(variant):
 
 
 @variants
-def test_engine_and_plain_forward_agree(variant):
+def test_executor_and_definition_agree(variant):
     problem = system(12, 2, 1.0, 0.1, M=4)
     network = construct(2, 12, 1.0, 0.1, L=25, **variant)
     x, y, xq = problem.tensors()

@@ -81,7 +81,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_a_file_that_is_no_prompt_is_refused_in_words(capsys, tmp_path, text):
+def test_a_file_that_is_not_a_prompt_is_refused_in_words(capsys, tmp_path, text):
     path = tmp_path / "prompt.csv"
     path.write_text(text)
     status, printed = answer(capsys, "--csv", path)

@@ -71,14 +71,16 @@ def load(path: str | os.PathLike) -> Construction:
     tensors, header = read_tensors(as_path("path", path))
     arguments = header.get("arguments")
     if not isinstance(arguments, dict):
-        raise FileError(f"{path} holds no constructed network: its header has no `arguments`. Save it with `save`.")
+        raise FileError(
+            f"{path} is not a constructed network: its header has no `arguments`. Save one with `network.save(path)`."
+        )
     try:
         network = construct(**arguments)
     except (TypeError, InputError) as error:
-        raise FileError(f"{path} has arguments that make no network ({error}). Save it again.") from error
+        raise FileError(f"{path} has arguments that do not make a network ({error}). Save it again.") from error
     weights = named_weights(network)
     if {name: weight.shape for name, weight in weights.items()} != {n: t.shape for n, t in tensors.items()}:
-        raise FileError(f"{path} does not hold the weights that its arguments make. Save it again.")
+        raise FileError(f"{path} has other weights than its arguments make. Save it again.")
     network.to(next(iter(tensors.values())).dtype)
     for name, weight in weights.items():
         weight.data.copy_(tensors[name])

@@ -188,7 +188,7 @@ class SinkScheme(Scheme):
         `noise` is the relative error of attention weights and labels: a logit is the sum of terms of size radius² and
         log a, a weight is at least 1 / a, and what is below the least number of the type is lost. The iteration
         amplifies it by hi / lo; where that passes 1/4, the rounded system may not be definite. The constants in
-        `noise` are not proved but have room to spare: `make certify` looks for predictions outside.
+        `noise` are not proved but generous: `make certify` looks for predictions outside.
         """
         N, lam, v, size = self.problem.N, self.problem.lam, self.problem.kernel.v, norm(y.double())
         bound = self.bound(size / math.sqrt(lam))

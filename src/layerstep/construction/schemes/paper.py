@@ -124,7 +124,7 @@ class Paper(Scheme):
         if eps is not None:
             return cls.for_eps(problem, eps, L=L, eta=eta, c=c)
         L, c = L or 1, c or 0.5
-        rate = min(Theorem.of(problem, c, c, eta).rate, 0.5)
+        rate = min(Theorem.of(problem, c, c, eta).rate, 1 - 2.0**-50)  # more where eta is too large, which is refused
         eps = min(0.999 * c, max(math.exp(L * math.log1p(-rate)), _LEAST_EPS))
         return cls.for_eps(problem, eps, L=L, eta=eta, c=c)
 

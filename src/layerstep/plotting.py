@@ -72,8 +72,8 @@ def lay_out(figure: Figure) -> None:
     figure.set_layout_engine("none")
 
 
-def save(figure: Figure, file: Path, kind: str) -> None:
-    """The same bytes for the same figure. An SVG has no sheet of its own: what shows it is its sheet."""
+def save(figure: Figure, file: Path, kind: str, *, sheet: bool = True) -> None:
+    """The same bytes for the same figure. sheet: white where nothing is drawn; else what shows the figure is seen."""
     date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with mpl.rc_context(_RC):
-        figure.savefig(file, format=kind, dpi=160, metadata=date, transparent=kind == "svg")
+        figure.savefig(file, format=kind, dpi=160, metadata=date, transparent=not sheet)

@@ -349,8 +349,8 @@ def test_an_interrupted_result_is_not_found_as_finished_when_inputs_change_back(
     whole = contents(tmp_path)
     real = module.write_text if last == "csv" else module.save
 
-    def stop(*of):
-        made = real(*of)
+    def stop(*of, **options):
+        made = real(*of, **options)
         if last == "csv" or of[2] == last:
             raise Stopped
         return made

@@ -268,7 +268,7 @@ def test_the_page_keeps_every_label_of_a_figure(report, tmp_path):
     """White is a colour of labels, too: only the sheet is left out, and that is not drawn in the first place."""
     with figure(2, 1) as fig:
         fig.subplots().text(0.5, 0.5, "label", color="white", bbox={"facecolor": "black"})
-    save(fig, tmp_path / "figure.svg", "svg")
+    save(fig, tmp_path / "figure.svg", "svg", sheet=False)
     text = (tmp_path / "figure.svg").read_text()
     assert "fill: #ffffff" in text
     assert document.inline_svg(text[text.index("<svg") :], "").count("fill: #ffffff") == text.count("fill: #ffffff")

@@ -113,7 +113,7 @@ EDITS = {
     "reproduction/figures/verdicts.py": ([], ["verdicts", "measurements", "curves", "noise"]),
     "reproduction/page/chapters.py": ([], ["verdicts", "measurements"]),
     "reproduction/claims/checks.py": ([], ["verdicts", "measurements"]),
-    "plotting.py": ([], ["verdicts", "measurements"]),
+    "plotting.py": ([], ["verdicts", "measurements"]),  # verdicts can be drawn, too
     "training/gpt.py": ([], ["verdicts", "measurements"]),
     "measurement/identification/decision.py": (["verdicts"], ["measurements", "curves", "noise", "systems"]),
     "measurement/similarity.py": (["verdicts", "measurements", "constructed"], ["curves", "noise", "systems"]),

@@ -12,18 +12,18 @@ from layerstep.measurement.identification.report import headline, one_per_class,
 if TYPE_CHECKING:
     from layerstep.measurement.identification.result import Verdict
 
-SHOWN = 6  # classes drawn by layer; the ranking shows all
+SHOWN = 5  # classes drawn by layer; the ranking shows all
 
 
 def draw(verdict: Verdict, file: str | os.PathLike | None = None):
     """Ranking of the classes; U and V by layer; fitted steps; the result of every window."""
-    from matplotlib.figure import Figure
+    from layerstep import plotting
 
-    figure = Figure(figsize=(11, 7.6), layout="constrained")
+    with plotting.figure(11, 7.6) as figure:
+        ranking, unexplained, structured, steps = figure.subplots(2, 2).flat
     file = None if file is None else as_path("file", file)
     suffix = (file.suffix if file else "").lstrip(".") or "png"
     require_choice("suffix of file", suffix, figure.canvas.get_supported_filetypes())
-    ranking, unexplained, structured, steps = figure.subplots(2, 2).flat
     overall, table = verdict.overall, verdict.table
     assert table is not None
     layers = table.layers.numpy()
@@ -32,7 +32,8 @@ def draw(verdict: Verdict, file: str | os.PathLike | None = None):
     places = range(len(fits))[::-1]
     scores = [fit.score for fit in fits]
     errors = [[fit.score - fit.score_interval[0] for fit in fits], [fit.score_interval[1] - fit.score for fit in fits]]
-    colours = [f"C{k}" if k < SHOWN else "0.6" for k in range(len(fits))]
+    looks = [*plotting.LOOKS, *(len(fits) - SHOWN) * [plotting.Look("0.6", "-")]]
+    colours = [look.color for look in looks[: len(fits)]]
     ranking.barh(places, scores, xerr=errors, color=colours, height=0.7)
     ranking.set_yticks(places, [fit.kind for fit in fits])
     ranking.set_xscale("symlog", linthresh=0.01)
@@ -40,20 +41,20 @@ def draw(verdict: Verdict, file: str | os.PathLike | None = None):
     ranking.set_xlabel("score: share of the explainable distance left (5-95 %)")
     ranking.set_title(f"margin to {overall.rival}: {overall.margin:.3f}", fontsize=10)
 
-    for k, fit in enumerate(fits[:SHOWN]):
-        thick = 2.4 if k == 0 else 1
-        unexplained.plot(layers, fit.U_layer.numpy(), f"C{k}", marker="o", ms=3, lw=thick, label=fit.kind)
-        structured.plot(layers, fit.V_layer.numpy(), f"C{k}", marker="o", ms=3, lw=thick)
-    unexplained.plot(layers, table.explainable.numpy(), "k:", lw=1, label="explainable")
+    for fit, (color, dash) in zip(fits[:SHOWN], looks, strict=False):
+        look = {"color": color, "marker": "o", "ms": 3, "lw": 2.4 if fit is fits[0] else 1}
+        unexplained.plot(layers, fit.U_layer.numpy(), dash, **look, label=fit.kind)
+        structured.plot(layers, fit.V_layer.numpy(), dash, **look)
+    unexplained.plot(layers, table.explainable.numpy(), ":", color=plotting.INK, lw=1, label="explainable")
     unexplained.set(ylim=(0, 1.6), ylabel="U, left of the distance to KRR", xlabel="layer")
     unexplained.legend(fontsize=8, ncol=2, loc="upper left")
-    structured.axhspan(-1, verdict.rule.v_limit, color="C2", alpha=0.15, lw=0)
+    structured.axhspan(-1, verdict.rule.v_limit, color=plotting.GREEN, alpha=0.15, lw=0)
     structured.set_yscale("symlog", linthresh=0.01)
     structured.set(ylim=(-0.02, 2), ylabel="V, left with a pattern", xlabel="layer")
     structured.set_title("shaded: may be claimed", fontsize=10)
 
     best = fits[0]
-    steps.plot(layers, best.step.numpy(), "C0", marker="o", ms=4)
+    steps.plot(layers, best.step.numpy(), color=looks[0].color, marker="o", ms=4)
     for window in verdict.ranges:
         text = {"identified": str(window.solver), "nothing to identify": ""}.get(window.status, window.status)
         middle = sum(window.layers) / len(window.layers)
@@ -70,5 +71,5 @@ def draw(verdict: Verdict, file: str | os.PathLike | None = None):
     )
     if file is not None:
         with write_aside(file) as aside:
-            figure.savefig(aside, format=suffix, dpi=120)
+            plotting.save(figure, aside, suffix)
     return figure

@@ -70,7 +70,7 @@ class Result:
         lay_out(figure)
         for kind in FIGURES:
             with write_aside(folder / f"{self.name}.{kind}") as aside:
-                save(figure, aside, kind)
+                save(figure, aside, kind, sheet=kind != "svg")  # the page is its sheet
 
     def svg(self, folder: Path) -> str:
         """The text of its figure."""

@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 SOURCE = Path(__file__).parents[3]
 #: Packages whose code decides no number. What a trained model predicts is read from files: its digest is in `of`.
-NO_NUMBERS = ("errors", "files", "memory", "progress", "threads", "training")
+NO_NUMBERS = ("errors", "files", "memory", "plotting", "progress", "threads", "training")
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ def code_identity(module: str, within: tuple[str, ...] = (), source: Path = SOUR
     while waiting:
         name = waiting.pop()
         parts = name.split(".")
-        followed = not within or any(f"{name}.".startswith(f"{prefix}.") for prefix in within)
-        if name in seen or len(parts) < 2 or parts[1] in NO_NUMBERS or not followed:
+        inside = any(f"{name}.".startswith(f"{prefix}.") for prefix in within)
+        if name in seen or len(parts) < 2 or not (inside if within else parts[1] not in NO_NUMBERS):
             continue
         if (place := _place(name, source)).is_dir():
             seen[name] = b""

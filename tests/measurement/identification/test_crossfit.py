@@ -13,6 +13,7 @@ from layerstep.measurement.identification.descriptions import Slopes
 from layerstep.measurement.identification.features import residual_features
 from layerstep.measurement.identification.filters import FilterFit
 from layerstep.measurement.identification.library import default_contexts
+from oracles import identification as oracle
 
 TASK = ls.Task(inputs="gaussian")
 LAYERS = torch.arange(1, 5, dtype=torch.float64)
@@ -69,20 +70,11 @@ def test_u_and_v_are_cross_fitted_as_written(prompts, instrument):
     phi = instrument.features.numpy()
     q = next(i for i, c in enumerate(library.candidates) if c.family.name == "gd")
     A = library.table[library.candidates[q].rows].double().numpy()
-    half = len(order) // 2
-    first, second = np.arange(half), np.arange(half, len(order))
+    halves = np.array_split(np.arange(len(order)), 2)
     for layer in range(len(M)):
-        for train, test in ((first, second), (second, first)):
-            losses = [((M[layer, train] - A[t][train]) ** 2).sum() for t in range(len(A))]
-            residual = M[layer] - A[int(np.argmin(losses))]
-            np.testing.assert_allclose(residuals.left[q, layer, test], (residual[test] ** 2).sum(-1), rtol=1e-6)
-            P, T = (phi[:, part].reshape(len(phi), -1) for part in (train, test))
-            gram = P @ P.T / P.shape[1] + 3e-3 * np.eye(len(P))
-            weights = np.linalg.solve(gram, P @ residual[train].reshape(-1) / P.shape[1])
-            predicted = (weights @ T).reshape(len(test), -1)
-            np.testing.assert_allclose(
-                residuals.structured[q, layer, test], (residual[test] * predicted).sum(-1), rtol=1e-5, atol=1e-8
-            )
+        left, structured = oracle.residuals(M[layer], A, phi, halves)
+        np.testing.assert_allclose(residuals.left[q, layer], left, rtol=1e-6)
+        np.testing.assert_allclose(residuals.structured[q, layer], structured, rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(residuals.distance, (M**2).sum(-1), rtol=1e-12)
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.construction import construct
-from layerstep.measurement.calibration.negatives import BORDERLINE, NEGATIVE_CONTROLS
+from layerstep.measurement.calibration.negatives import BORDERLINE, LATER, NEGATIVE_CONTROLS
 from layerstep.measurement.calibration.setting import PlantedSetting
 from layerstep.measurement.identification.families import FAMILIES
 from layerstep.solvers import SOLVERS, Richardson, Solver
@@ -136,7 +136,8 @@ def calibration_suite(
         makers.append((name, "inside", (kind,) * L, _solver_maker(solver, schedule)))
     for name, kind, arguments in CONSTRUCTED:
         makers.append((name, "inside", (kind,) * L, _transformer_maker(arguments)))
-    for group, table in (("outside", NEGATIVE_CONTROLS), ("borderline", BORDERLINE)):
+    later = [control for control in LATER if names is not None and control[0] in names]
+    for group, table in (("outside", (*NEGATIVE_CONTROLS, *later)), ("borderline", BORDERLINE)):
         makers += [(name, group, truth, make) for name, truth, make in table]
     for name, group, truth, make in makers:
         if names is not None and name not in names:

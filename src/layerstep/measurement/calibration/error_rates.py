@@ -145,9 +145,9 @@ def count(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
     """Per scope: inside right / wrong / of; false: claims where the truth is outside, or of another class."""
     out: dict[str, Any] = {}
     for scope in ("overall", "window", "layer"):
-        judged = [row for row in rows if row.scope == scope and row.group != "borderline" and row.noise != "bent"]
-        inside = [row for row in judged if row.truth is not None]
-        outside = [row for row in judged if row.truth is None]
+        tested = [row for row in rows if row.scope == scope and row.group != "borderline" and row.noise != "bent"]
+        inside = [row for row in tested if row.truth is not None]
+        outside = [row for row in tested if row.truth is None]
         claims = [row.claim(rule) for row in inside]
         right = sum(claim == row.truth for claim, row in zip(claims, inside, strict=True))
         wrong = sum(claim not in (None, row.truth) for claim, row in zip(claims, inside, strict=True))
@@ -167,10 +167,10 @@ def count(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
 
 def count_vetoes(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
     """Claims the veto withdraws, right ones (a loss) and false ones (a gain), where the model was re-run."""
-    judged = [row for row in rows if row.scope in ("overall", "removed") and row.group != "borderline"]
+    tested = [row for row in rows if row.scope in ("overall", "removed") and row.group != "borderline"]
     out: dict[str, Any] = {}
     for noise in ("none", "bent"):
-        claims = [row for row in judged if row.noise == noise and row.claim(rule) not in {None, *NONLINEAR}]
+        claims = [row for row in tested if row.noise == noise and row.claim(rule) not in {None, *NONLINEAR}]
         right = [row for row in claims if row.claim(rule) == row.truth]
         false = [row for row in claims if row.claim(rule) != row.truth]
         out[noise] = {
@@ -250,9 +250,9 @@ def calibrate(
         rule = choose_limit(rows[calibration_seed, sequences], Rule())
         calibration = count(rows[calibration_seed, sequences], rule)
     test = [row for seed in test_seeds for row in rows[seed, sequences]]
-    judged = [row for row in test if row.nearest is not None and row.group != "borderline" and row.noise != "bent"]
-    inside = [row.V for row in judged if row.scope == "overall" and row.group == "inside"]
-    outside = [row.V for row in judged if row.scope == "removed" or (row.scope == "overall" and row.group == "outside")]
+    tested = [row for row in test if row.nearest is not None and row.group != "borderline" and row.noise != "bent"]
+    inside = [row.V for row in tested if row.scope == "overall" and row.group == "inside"]
+    outside = [row.V for row in tested if row.scope == "removed" or (row.scope == "overall" and row.group == "outside")]
     task = Task()
     return {
         "version": VERSION,

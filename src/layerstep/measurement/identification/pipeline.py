@@ -92,7 +92,7 @@ def identify(
 
 
 def _require_arguments(path, prompts, task, families, model_fn, instrument, rule, seed, progress) -> None:
-    """Raise InputError unless all are what they are called; a model is no `model_fn`: it gives no trajectory."""
+    """Raise InputError unless all are what they are called; a model itself gives no trajectory, its `path` does."""
     made = "Make one with ls.Trajectory(values, stages), or read it off a model with probes.path(prompts)."
     require_kind("path", path, Trajectory, made)
     require_kind("prompts", prompts, Prompts, "The order is path, prompts, task.")

@@ -82,6 +82,13 @@ def test_what_cannot_be_made_is_said_and_the_rest_is_there(report):
     assert 'id="convergence-uniform"' in text
 
 
+def test_every_check_has_its_mark(report):
+    marks = re.findall(r'<li class="(yes|no|unsure)">', report[0].page.read_text())
+    checks = [check.supported for claim in report[0].claims for check in claim.checks]
+    assert sorted(marks) == sorted({True: "yes", False: "no", None: "unsure"}[supported] for supported in checks)
+    assert {"yes", "no", "unsure"} <= {*marks}
+
+
 def test_the_page_fetches_nothing(report):
     text = report[0].page.read_text()
     links = re.findall(r'(?:src|href)="([^"]+)"', text)

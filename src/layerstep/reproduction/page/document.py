@@ -54,7 +54,9 @@ def render(
     facts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """The page as text. sections: by the name of the result; facts: how it was made."""
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
     environment.filters["shown"] = shown
     environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–\-\[\] ]+", cell))
     source = resources.files("layerstep.reproduction.page")

@@ -77,7 +77,11 @@ LABELS: Values = [
 ]
 SAMPLES: Values = [PROMPTS, ls.Prompts(POINTS[1], LABELS[1]), ls.Prompts(POINTS[2], LABELS[2]), PROMPTS.to("float32"),
                    ls.Prompts(POINTS[6], LABELS[3]), PROMPTS[:1]]  # fmt: skip
-SOLVER_VALUES: Values = [*ls.SOLVERS.values(), ls.Richardson(eta=1e-9), ls.Richardson(eta=1.0)]
+SOLVER_VALUES: Values = [
+    *(s for name, s in ls.SOLVERS.items() if name != "causal-richardson"),
+    ls.Richardson(eta=1e-9),
+    ls.Richardson(eta=1.0),
+]
 STEPS: Values = [0, 1, 3, [0, 1, 5], torch.tensor([1, 2]), np.array([0, 100]), [10**6], 10, range(3)]
 ROWS: Values = [
     np.ones((3, 2)) / 2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -61,11 +62,15 @@ def run(
         "mse": {name: error.tolist() for name, error in errors.items()},
         "krr": krr.tolist(),
     }
-    rows = [[name, *(f"{value:.3g}" for value in error[:, -1].tolist())] for name, error in errors.items()]
+    rows = [[name, *map(_shown, error[:, -1].tolist())] for name, error in errors.items()]
     rows.append(["exact KRR", *([""] * (len(shown) - 1)), f"{float(krr[-1]):.3g}"])
     title = f"mean squared error by step; {target} labels, n = {asked.N}, {prompts} prompts"
     drawing = [] if plot is None else [f"figure: {plot}"]
     return Output(data, [title, table(["solver", *map(str, shown)], rows), *drawing])
+
+
+def _shown(error: float) -> str:
+    return f"{error:.3g}" if math.isfinite(error) else "diverges"
 
 
 def _draw(file: Path, shown, errors, krr: float, N: int) -> None:

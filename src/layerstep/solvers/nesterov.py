@@ -36,6 +36,6 @@ class Nesterov(Solver):
 
 def nesterov_momentum(curvature: Float[Tensor, "B n"]) -> Float[Tensor, "B 1"]:
     """beta = (√κ - 1) / (√κ + 1) of eigenvalues in increasing order."""
-    # 1e-300 keeps κ finite when duplicate points make K singular; beta is then 1 to rounding. Too small for float32.
-    root = (curvature[:, -1:].double() / curvature[:, :1].double().clamp_min(1e-300)).sqrt()
+    # Duplicate points make K singular; the limits keep √κ finite, and beta is then 1 to rounding. Beyond float32.
+    root = (curvature[:, -1:].double() / curvature[:, :1].double().clamp_min(1e-300)).sqrt().clamp_max(1e150)
     return ((root - 1) / (root + 1)).to(curvature)

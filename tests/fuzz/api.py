@@ -103,7 +103,7 @@ class Entry:
     given: tuple[str, ...] = ()
     rare: int = 1
     may_raise: tuple[type[Exception], ...] = ()
-    but: tuple[type, ...] = ()  # kinds of JUNK that it takes, and would work on for minutes
+    but: tuple[type, ...] = ()  # kinds of JUNK that it would work on for minutes, or that raise errors of their own
 
 
 def _fit(estimator: Any, X: Any, y: Any, **options: Any) -> Any:
@@ -220,7 +220,7 @@ def entries(home: Path) -> dict[str, Entry]:
                             ("matches",)),
         "Hooked": Entry(_hooked, {"model": [eye], "inputs": [stream], "modules": [[""], ("",)], "prompts": [PROMPTS],
                                   "tokens": [None, range(0, 10, 2), slice(0, None, 2)], "mask": ["causal"]},
-                        ("model", "inputs", "modules", "prompts")),
+                        ("model", "inputs", "modules", "prompts"), but=(torch.nn.Module,)),
         "GPTReader.run": Entry(ls.GPTReader(GPT).run, {"prompts": [PROMPTS], "edits": [{},
             {"embedding": lambda h: 2 * h}]},
                                ("prompts",)),

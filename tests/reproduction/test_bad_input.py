@@ -1,12 +1,14 @@
 """Damaged, missing, interrupted or unknown results: said on the page and in the terminal, and the rest is built."""
 
 import html
+import inspect
 import os
 
 import pytest
 import torch
 
 import layerstep.cli as cli
+from layerstep.errors import InputError
 from layerstep.files import write_json
 from layerstep.reproduction import report, runs
 from layerstep.reproduction.numbers import collection, constructed, curves
@@ -112,6 +114,24 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
     said = capsys.readouterr().err
     assert said.startswith("layerstep reproduce: cannot write ")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"out": torch.nn.Linear(2, 2)}, "out = Linear"),
+        ({"out": None}, "out = None: must be the path"),
+        ({"out": "a\0b"}, "out = "),
+        ({"out": 300 * "x"}, "at most 255 bytes"),
+        ({"progress": 3}, "progress = 3: must be a function of a sentence"),
+    ],
+)
+def test_odd_arguments_end_in_words(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reproduce = inspect.unwrap(report.reproduce)  # as users call it, without the checks of shapes and types
+    with pytest.raises(InputError, match=words):
+        reproduce(**arguments)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU models are probed unasked")

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from layerstep.errors import FileError, LayerstepError, as_float, as_path
+from layerstep.errors import FileError, LayerstepError, as_float, as_path, require_callable
 from layerstep.files import read_json, require_writable, write_text
 from layerstep.reproduction.claims import Claim, outcome_counts, paper_claims
 from layerstep.reproduction.costs import total_minutes
@@ -186,7 +186,8 @@ def reproduce(out: str | Path = "report", *, probe: bool = False, progress: Say 
     What cannot be made or read is named on the page with the reason; the rest still builds. probe: read models that
     have weights and no predictions, even without a GPU.
     """
-    folder = as_path("out", out)
+    folder = as_path("out", out, "It is the directory of the report.")
+    require_callable("progress", progress, "a function of a sentence")
     require_writable(folder / "index.html")  # before the work, not after it
     build = _Build(folder, progress)
     unprobed = probe_missing(progress, probe)

@@ -1,0 +1,226 @@
+"""The search: which solver, in which form, with which bandwidth and how many steps left, explains a site's responses.
+
+White noise delta, written into the state at every example, changes the prediction by R delta; the row R comes from one
+backward pass. A candidate says p delta. Over white delta the correlation of the two is the cosine of the rows
+
+    c = sum R p / sqrt(sum R² sum p²)        share explained = c²        gain = sum R p / sum p²
+
+pooled over prompts and positions. Everything is chosen on one set of prompts and scored on another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.measurement.interventions.alignment import Alignment, Inputs, Moments, align
+from layerstep.measurement.interventions.candidates import BANDWIDTHS, FORMS, SOLVERS, Candidate
+from layerstep.measurement.interventions.passes import Batch
+from layerstep.tasks import Task
+
+#: Steps t at which a candidate's state is looked for. Any that correlates with the state will do: t is not identified.
+READ_STEPS = (1, 2, 3, 4, 6, 9, 13, 19, 28)
+#: Bandwidths of the states looked for, multiples of the task's.
+READ_BANDWIDTHS = (0.7, 1.0, 1.4)
+#: The most steps left that are looked for.
+MOST_STEPS = 48
+#: Directions that explain as much as the best but for this share are told apart by how well they are read.
+TIE = 1e-3
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Match:
+    """A candidate at one site: chosen on one half of the prompts, before scoring."""
+
+    candidate: Candidate
+    steps_left: int
+    read_step: int
+    read_v: float
+    reader: Float[Tensor, "W"]
+    writer: Float[Tensor, "W"]
+    explained_state: float  # R² of the reader beside the inputs
+    scale: float  # rms of the state
+    share: float  # on the half it was chosen on
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sums:
+    """Per prompt sum R p, sum R², sum p²: what every score is made of."""
+
+    Rp: Float[Tensor, "B"]
+    RR: Float[Tensor, "B"]
+    pp: Float[Tensor, "B"]
+
+    def weighted(self, weights: Float[Tensor, "*R B"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums over the prompts, each counted `weights` times."""
+        return weights @ self.Rp, weights @ self.RR, weights @ self.pp
+
+    def share(self, weights: Float[Tensor, "*R B"]) -> Tensor:
+        """c², negative where the correlation is."""
+        Rp, RR, pp = self.weighted(weights)
+        return (Rp * Rp.abs() / (RR * pp).clamp_min(1e-300)).clamp(-1, 1)
+
+    def gain(self, weights: Float[Tensor, "*R B"]) -> Tensor:
+        Rp, _, pp = self.weighted(weights)
+        return Rp / pp.clamp_min(1e-300)
+
+    def unit_gain_share(self, weights: Float[Tensor, "*R B"]) -> Tensor:
+        """1 - sum (R - p)² / sum p²: the share explained when the gain must be 1."""
+        Rp, RR, pp = self.weighted(weights)
+        return 1 - (RR - 2 * Rp + pp) / pp.clamp_min(1e-300)
+
+
+class Library:
+    """The states and the rows of every candidate on given prompts, made once for all sites."""
+
+    def __init__(self, task: Task, mask: str, fit: list[Batch], choose: list[Batch]) -> None:
+        self.task, self.mask, self.fit, self.choose = task, mask, fit, choose
+        self.bandwidths = [factor * task.v for factor in BANDWIDTHS]
+        self.names = [(solver, form) for solver in SOLVERS[mask] for form in FORMS]
+        self.states = {name: self._states(*name) for name in self.names}
+        self.rows = {
+            (name, v): self.rows_of(self._candidate(*name, v), choose, MOST_STEPS)
+            for name in self.names
+            for v in self.bandwidths
+        }
+
+    def _candidate(self, solver: str, form: str, v: float) -> Candidate:
+        return Candidate(solver=solver, form=form, mask=self.mask, v=v)
+
+    def _states(self, solver: str, form: str) -> Float[Tensor, "tokens k"]:
+        wanted = [factor * self.task.v for factor in READ_BANDWIDTHS]
+        return torch.cat([self.states_of(self._candidate(solver, form, v)) for v in wanted], dim=1)
+
+    def states_of(self, candidate: Candidate, order: Sequence[Tensor] | None = None) -> Float[Tensor, "tokens t"]:
+        """The candidate's states at READ_STEPS, at all examples the readers are fitted on.
+
+        order: for each batch, another order of the prompts' labels.
+        """
+        parts = []
+        for index, batch in enumerate(self.fit):
+            iteration = candidate.iteration(batch.prefix, self.task)
+            if order is not None:
+                iteration = iteration.with_labels(iteration.y[order[index]])
+            kept = iteration.states(candidate.form, READ_STEPS[-1])[list(READ_STEPS)]
+            parts.append(kept.flatten(1))
+        return torch.cat(parts, dim=1).mT
+
+    def rows_of(self, candidate: Candidate, batches: list[Batch], steps: int) -> Float[Tensor, "k entries"]:
+        rows = [
+            candidate.iteration(batch.prefix, self.task).rows(candidate.form, steps).flatten(1) for batch in batches
+        ]
+        return torch.cat(rows, dim=1)
+
+
+def shares(R: Float[Tensor, "entries w"], rows: Float[Tensor, "k entries"]) -> Float[Tensor, "k w"]:
+    """Signed share explained of every writer by every row; 0 where one of them is 0."""
+    dot = rows @ R
+    size = rows.square().sum(1, keepdim=True) * R.square().sum(0, keepdim=True)
+    return torch.where(size > 1e-200, dot * dot.abs() / size.clamp_min(1e-300), torch.zeros_like(dot))
+
+
+def best_matches(
+    library: Library, moments: Moments, inputs: Inputs, responses: list[Float[Tensor, "B n W"]]
+) -> list[Match]:
+    """The best match of every (solver, form) at one site, by the responses of the prompts it is chosen on."""
+    J = torch.cat([response.flatten(0, 1) for response in responses])
+    return [match for name in library.names if (match := _best(library, name, moments, inputs, J)) is not None]
+
+
+def _best(
+    library: Library, name: tuple[str, str], moments: Moments, inputs: Inputs, J: Float[Tensor, "entries W"]
+) -> Match | None:
+    """A grid over writers, bandwidths and steps left; then the bandwidth between grid points; then the best reader."""
+    solver, form = name
+    first = align(moments, inputs, library.states[name])
+    if not bool(first.usable.any()):
+        return None
+    R = J @ first.writers
+    table = torch.stack([shares(R, library.rows[name, v]) for v in library.bandwidths])
+    place = int(table.argmax())
+    v_index, rest = divmod(place, table[0].numel())
+    writer = rest % R.shape[1]
+    v, row = _refined(library, name, R[:, writer], library.bandwidths[v_index])
+    candidate = library._candidate(solver, form, v)
+    final = align(moments, inputs, library.states_of(candidate))
+    both = _joined(final, first)
+    scores = shares(J @ both.writers, row[None])[0]
+    near = scores >= (1 - TIE) * scores.max() - 1e-9
+    chosen = int(torch.where(near, both.explained, -torch.ones_like(both.explained)).argmax())
+    steps_left, share = _steps_left(library, candidate, J @ both.writers[:, chosen])
+    u, a, explained, scale = both.pick(chosen)
+    count = len(READ_STEPS)
+    own = chosen < count
+    read_v = v if own else READ_BANDWIDTHS[(chosen - count) // count] * library.task.v
+    return Match(
+        candidate=candidate,
+        steps_left=steps_left,
+        read_step=READ_STEPS[chosen % count],
+        read_v=read_v,
+        reader=u,
+        writer=a,
+        explained_state=explained,
+        scale=scale,
+        share=share,
+    )
+
+
+def _joined(first: Alignment, second: Alignment) -> Alignment:
+    """Both sets of readers and writers in one."""
+    pair = {
+        name: torch.cat([getattr(first, name), getattr(second, name)], dim=-1)
+        for name in ("readers", "writers", "explained", "scale", "usable")
+    }
+    return Alignment(**pair)
+
+
+def _steps_left(library: Library, candidate: Candidate, R: Float[Tensor, "entries"]) -> tuple[int, float]:
+    found = shares(R[:, None], library.rows_of(candidate, library.choose, MOST_STEPS))[:, 0]
+    return int(found.argmax()), float(found.max())
+
+
+def _refined(
+    library: Library, name: tuple[str, str], R: Float[Tensor, "entries"], start: float, rounds: int = 14
+) -> tuple[float, Float[Tensor, "entries"]]:
+    """Golden-section search of log v between the neighbours of a grid point, steps left free: (v, the row)."""
+    grid = [math.log(v) for v in library.bandwidths]
+    index = library.bandwidths.index(start)
+    low, high = grid[max(index - 1, 0)], grid[min(index + 1, len(grid) - 1)]
+    ratio = (math.sqrt(5) - 1) / 2
+    seen: dict[float, tuple[float, Tensor]] = {}
+
+    def score(log_v: float) -> float:
+        if log_v not in seen:
+            rows = library.rows_of(library._candidate(*name, math.exp(log_v)), library.choose, MOST_STEPS)
+            found = shares(R[:, None], rows)[:, 0]
+            seen[log_v] = (float(found.max()), rows[int(found.argmax())])
+        return seen[log_v][0]
+
+    score(grid[index])
+    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    for _ in range(rounds):
+        if score(left) >= score(right):
+            high, right = right, left
+            left = high - ratio * (high - low)
+        else:
+            low, left = left, right
+            right = low + ratio * (high - low)
+    best = max(seen, key=lambda log_v: seen[log_v][0])
+    return math.exp(best), seen[best][1]
+
+
+def sums_of(library: Library, match: Match, batches: list[Batch], responses: list[Float[Tensor, "B n W"]]) -> Sums:
+    """Per prompt sums of a chosen match on other prompts."""
+    parts = []
+    for batch, response in zip(batches, responses, strict=True):
+        iteration = match.candidate.iteration(batch.prefix, library.task)
+        p = iteration.rows(match.candidate.form, match.steps_left)[-1]
+        R = response @ match.writer
+        parts.append(torch.stack([(R * p).sum(1), R.square().sum(1), p.square().sum(1)]))
+    Rp, RR, pp = torch.cat(parts, dim=1)
+    return Sums(Rp=Rp, RR=RR, pp=pp)

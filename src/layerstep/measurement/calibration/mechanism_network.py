@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from layerstep.tasks import Prompts
 from layerstep.tasks.kernels import KERNELS
-from layerstep.tasks.posterior import ridge
+from layerstep.tasks.posterior import posterior_means, ridge
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -176,14 +176,11 @@ def conjugate(rules: Rules, y: Tensor, steps: int) -> tuple[Tensor, Tensor, Tens
 
 def exact(context: Context, v: float) -> Float[Tensor, "B q"]:
     """Kernel ridge regression at every query from the examples it sees: the decoy that predicts best."""
-    full = KERNELS[context.kernel](context.x, context.x, v)
-    Kq = context.Kq(v)
-    answers = []
-    for query, seen in enumerate(context.visible_q.sum(-1).long().tolist()):
-        A = ridge(full[:, :seen, :seen], context.lam)
-        w = torch.linalg.solve(A, context.y[:, :seen]) if seen else context.y[:, :0]
-        answers.append((Kq[:, query, :seen] * w).sum(-1))
-    return torch.stack(answers, dim=-1)
+    points, q = context.xq, context.xq.shape[1]
+    if q == 1:
+        points = torch.cat([context.x, context.xq], 1)
+    labels = torch.cat([context.y, context.y.new_zeros(len(context.y), 1)], 1)
+    return posterior_means(KERNELS[context.kernel](points, points, v), labels, context.lam)[:, -q:]
 
 
 class Frame(nn.Module):

@@ -49,8 +49,16 @@ class Iteration:
             kept.append(self.step(form, kept[-1]))
         return torch.stack(kept)
 
-    def with_labels(self, y: Float[Tensor, "B n"]) -> Iteration:
-        return replace(self, y=y)
+    def maps(self, form: str, steps: int) -> Float[Tensor, "t B n n"]:
+        """From the labels to the state before the first and after every step: every state is linear in y."""
+        one = torch.eye(self.A.shape[-1], dtype=self.A.dtype).expand_as(self.A)
+        now = one if form == "functional" else torch.zeros_like(self.A)
+        kept = [now]
+        for _ in range(steps):
+            step = -(self.A @ (self.P @ now)) if form == "functional" else self.P @ (one - self.A @ now)
+            now = now + step
+            kept.append(now)
+        return torch.stack(kept)
 
     def step(self, form: str, state: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
         if form == "functional":
@@ -71,16 +79,15 @@ class Iteration:
         """The prediction's response to a change of the state, 0..steps steps before the end."""
         rows = []
         if form == "functional":
-            term, total = _row(self.k, self.P), torch.zeros_like(self.k)
+            term, total, AP = _row(self.k, self.P), torch.zeros_like(self.k), self.A @ self.P
             for _ in range(steps + 1):
                 rows.append(total)
-                total = total + term
-                term = term - _row(_row(term, self.A), self.P)
+                total, term = total + term, term - _row(term, AP)
         else:
-            row = self.k
+            row, PA = self.k, self.P @ self.A
             for _ in range(steps + 1):
                 rows.append(row)
-                row = row - _row(_row(row, self.P), self.A)
+                row = row - _row(row, PA)
         return torch.stack(rows)
 
 

@@ -70,38 +70,65 @@ def record(reader: EditableReader, batch: Batch, edits: dict[str, Edit] | None =
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Gradients:
-    """The derivative of the watched prediction by the state of every site, in float64 on the CPU."""
+    """Derivatives by the state of every site, in float64 on the CPU.
+
+    examples, query: of the watched prediction, by the states at the examples and at the query. one_on: of what is read
+    at the query one site later, by the states at the examples; one fewer than sites.
+    """
 
     examples: list[Float[Tensor, "B n W"]]
     query: list[Float[Tensor, "B W"]]
+    one_on: list[Float[Tensor, "B n W"]]
 
 
-def gradients(reader: EditableReader, batch: Batch) -> Gradients:
-    """One forward and one backward pass per piece: a shift of zero is written into every site at once."""
-    sites = reader.sites
-    at: tuple[list[list[Tensor]], list[list[Tensor]]] = ([[] for _ in sites], [[] for _ in sites])
-    for piece in batch.pieces():
-        shifts: dict[str, Tensor] = {}
+def gradients(reader: EditableReader, batch: Batch, read: Sequence[Float[Tensor, "W"]]) -> Gradients:
+    """One forward and one backward pass per piece: a shift of zero is written into every site at once.
 
-        def shift(site: str, shifts: dict[str, Tensor] = shifts) -> Edit:
-            def edit(h: Tensor) -> Tensor:
-                shifts[site] = torch.zeros_like(h, requires_grad=True)
-                return h + shifts[site]
+    read: per site the reader of the model's output at a query.
+    """
+    parts = [_gradients(reader, piece, read) for piece in batch.pieces()]
 
-            return edit
+    def joined(name: str) -> list[Tensor]:
+        return [torch.cat(pieces) for pieces in zip(*(getattr(part, name) for part in parts), strict=True)]
 
-        with torch.enable_grad():
-            recording = reader.run(piece.prompts, {site: shift(site) for site in sites})
-            watched = prediction(reader, recording, batch.n).sum()
-        if not watched.requires_grad:
-            raise InputError("model: its predictions have no gradient. Remove torch.no_grad() or .detach() inside it.")
-        found = torch.autograd.grad(watched, [shifts[site] for site in sites], allow_unused=True)
-        for index, (site, gradient) in enumerate(zip(sites, found, strict=True)):
-            gradient = torch.zeros_like(shifts[site]) if gradient is None else gradient
-            gradient = gradient.detach().to("cpu", torch.float64)
-            at[0][index].append(at_examples(reader, gradient, batch.n))
-            at[1][index].append(at_query(reader, gradient[:, reader.queries], batch.n))
-    return Gradients(examples=[torch.cat(parts) for parts in at[0]], query=[torch.cat(parts) for parts in at[1]])
+    return Gradients(examples=joined("examples"), query=joined("query"), one_on=joined("one_on"))
+
+
+def _gradients(reader: EditableReader, batch: Batch, read: Sequence[Float[Tensor, "W"]]) -> Gradients:
+    sites, n = reader.sites, batch.n
+    shifts: dict[str, Tensor] = {}
+
+    def shift(site: str) -> Edit:
+        def edit(h: Tensor) -> Tensor:
+            shifts[site] = torch.zeros_like(h, requires_grad=True)
+            return h + shifts[site]
+
+        return edit
+
+    def moved(gradient: Tensor | None, site: str) -> Tensor:
+        gradient = torch.zeros_like(shifts[site]) if gradient is None else gradient
+        return gradient.detach().to("cpu", torch.float64)
+
+    with torch.enable_grad():
+        recording = reader.run(batch.prompts, {site: shift(site) for site in sites})
+        watched = prediction(reader, recording, n).sum()
+        later = [
+            (at_query(reader, state[:, reader.queries], n) @ u.to(state)).sum()
+            for state, u in zip(recording[1:], read[1:], strict=True)
+        ]
+    if not watched.requires_grad:
+        raise InputError("model: its predictions have no gradient. Remove torch.no_grad() or .detach() inside it.")
+    one_on = []
+    for site, value in zip(sites, later, strict=False):
+        (gradient,) = torch.autograd.grad(value, [shifts[site]], retain_graph=True, allow_unused=True)
+        one_on.append(at_examples(reader, moved(gradient, site), n))
+    found = torch.autograd.grad(watched, [shifts[site] for site in sites], allow_unused=True)
+    whole = [moved(gradient, site) for site, gradient in zip(sites, found, strict=True)]
+    return Gradients(
+        examples=[at_examples(reader, gradient, n) for gradient in whole],
+        query=[at_query(reader, gradient[:, reader.queries], n) for gradient in whole],
+        one_on=one_on,
+    )
 
 
 def states(

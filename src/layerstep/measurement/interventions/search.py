@@ -25,6 +25,8 @@ from layerstep.tasks import Task
 
 #: Steps t at which a candidate's state is looked for. Any that correlates with the state will do: t is not identified.
 READ_STEPS = (1, 2, 3, 4, 6, 9, 13, 19, 28)
+#: Those of the candidate that was chosen.
+ALL_STEPS = tuple(range(1, 29))
 #: Bandwidths of the states looked for, multiples of the task's.
 READ_BANDWIDTHS = (0.7, 1.0, 1.4)
 #: The most steps left that are looked for.
@@ -94,21 +96,24 @@ class Library:
 
     def _states(self, solver: str, form: str) -> Float[Tensor, "tokens k"]:
         wanted = [factor * self.task.v for factor in READ_BANDWIDTHS]
-        return torch.cat([self.states_of(self._candidate(solver, form, v)) for v in wanted], dim=1)
+        return torch.cat([self.states_of(self._candidate(solver, form, v), READ_STEPS) for v in wanted], dim=1)
 
-    def states_of(self, candidate: Candidate, order: Sequence[Tensor] | None = None) -> Float[Tensor, "tokens t"]:
-        """The candidate's states at READ_STEPS, at all examples the readers are fitted on.
-
-        order: for each batch, another order of the prompts' labels.
-        """
+    def states_of(self, candidate: Candidate, steps: Sequence[int]) -> Float[Tensor, "tokens t"]:
+        """The candidate's states after these steps, at all examples the readers are fitted on."""
         parts = []
-        for index, batch in enumerate(self.fit):
-            iteration = candidate.iteration(batch.prefix, self.task)
-            if order is not None:
-                iteration = iteration.with_labels(iteration.y[order[index]])
-            kept = iteration.states(candidate.form, READ_STEPS[-1])[list(READ_STEPS)]
-            parts.append(kept.flatten(1))
+        for batch in self.fit:
+            kept = candidate.iteration(batch.prefix, self.task).states(candidate.form, max(steps))
+            parts.append(kept[list(steps)].flatten(1))
         return torch.cat(parts, dim=1).mT
+
+    def relabelled(self, candidate: Candidate, orders: list[Tensor], steps: Sequence[int]) -> Float[Tensor, "tokens k"]:
+        """The same made from the labels of other prompts: orders [draws, B] for every batch, steps fastest."""
+        parts = []
+        for batch, order in zip(self.fit, orders, strict=True):
+            iteration = candidate.iteration(batch.prefix, self.task)
+            maps = iteration.maps(candidate.form, max(steps))[list(steps)]
+            parts.append(torch.einsum("tbij,rbj->birt", maps, iteration.y[order]).flatten(2).flatten(0, 1))
+        return torch.cat(parts)
 
     def rows_of(self, candidate: Candidate, batches: list[Batch], steps: int) -> Float[Tensor, "k entries"]:
         rows = [
@@ -145,22 +150,22 @@ def _best(
     place = int(table.argmax())
     v_index, rest = divmod(place, table[0].numel())
     writer = rest % R.shape[1]
-    v, row = _refined(library, name, R[:, writer], library.bandwidths[v_index])
+    v, row = _refined(library, name, R[:, writer], library.bandwidths[v_index], rest // R.shape[1])
     candidate = library._candidate(solver, form, v)
-    final = align(moments, inputs, library.states_of(candidate))
+    final = align(moments, inputs, library.states_of(candidate, ALL_STEPS))
     both = _joined(final, first)
     scores = shares(J @ both.writers, row[None])[0]
     near = scores >= (1 - TIE) * scores.max() - 1e-9
     chosen = int(torch.where(near, both.explained, -torch.ones_like(both.explained)).argmax())
     steps_left, share = _steps_left(library, candidate, J @ both.writers[:, chosen])
     u, a, explained, scale = both.pick(chosen)
-    count = len(READ_STEPS)
-    own = chosen < count
-    read_v = v if own else READ_BANDWIDTHS[(chosen - count) // count] * library.task.v
+    own, count = len(ALL_STEPS), len(READ_STEPS)
+    other, step = divmod(chosen - own, count)
+    read_v = v if chosen < own else READ_BANDWIDTHS[other] * library.task.v
     return Match(
         candidate=candidate,
         steps_left=steps_left,
-        read_step=READ_STEPS[chosen % count],
+        read_step=ALL_STEPS[chosen] if chosen < own else READ_STEPS[step],
         read_v=read_v,
         reader=u,
         writer=a,
@@ -185,7 +190,7 @@ def _steps_left(library: Library, candidate: Candidate, R: Float[Tensor, "entrie
 
 
 def _refined(
-    library: Library, name: tuple[str, str], R: Float[Tensor, "entries"], start: float, rounds: int = 14
+    library: Library, name: tuple[str, str], R: Float[Tensor, "entries"], start: float, steps: int, rounds: int = 14
 ) -> tuple[float, Float[Tensor, "entries"]]:
     """Golden-section search of log v between the neighbours of a grid point, steps left free: (v, the row)."""
     grid = [math.log(v) for v in library.bandwidths]
@@ -196,7 +201,9 @@ def _refined(
 
     def score(log_v: float) -> float:
         if log_v not in seen:
-            rows = library.rows_of(library._candidate(*name, math.exp(log_v)), library.choose, MOST_STEPS)
+            rows = library.rows_of(
+                library._candidate(*name, math.exp(log_v)), library.choose, min(steps + 6, MOST_STEPS)
+            )
             found = shares(R[:, None], rows)[:, 0]
             seen[log_v] = (float(found.max()), rows[int(found.argmax())])
         return seen[log_v][0]

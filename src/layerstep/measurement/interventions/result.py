@@ -1,0 +1,148 @@
+"""The result of the causal instrument: per site the nearest solver and the measured operator, and the claims."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from layerstep.measurement.interventions.checks import Dose, Swap
+from layerstep.measurement.interventions.operator import Operator
+from layerstep.measurement.interventions.rule import CausalRule
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchResult:
+    """The nearest candidate at a site, scored on prompts it was not chosen on.
+
+    unexplained: 1 - c² of the response rows. rival: the other solver, or the same in the other form, that leaves
+    least; rival_ratio: how many times as much it leaves, the lower end of its 98 % interval.
+    """
+
+    solver: str
+    form: str
+    bandwidth: float
+    steps_left: int
+    read_step: int
+    state_explained: float
+    unexplained: float
+    gain: float
+    rival: str
+    rival_ratio: float
+    ranking: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerResult:
+    """One site. `match` is None where nothing can be tested; `reason` says why."""
+
+    site: str
+    stage: float
+    match: MatchResult | None
+    reason: str = ""
+    p_value: float | None = None
+    doses: tuple[Dose, ...] = ()
+    transition: float | None = None  # T1: share explained of the next site's state
+    accumulate: float = 0.0  # T3: response of the output to the prediction written at the query
+    swap: Swap | None = None
+    to_output: Operator | None = None
+    one_layer: Operator | None = None
+
+    @property
+    def dose(self) -> Dose | None:
+        """Noise as large as the state."""
+        return next((dose for dose in self.doses if dose.size == 1), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """Sites `first` to `last` hold the state of `solver` in `form`, with so many steps left after each."""
+
+    solver: str
+    form: str
+    first: str
+    last: str
+    bandwidth: float
+    steps_left: tuple[int, ...]
+
+    def __str__(self) -> str:
+        left = ", ".join(map(str, self.steps_left))
+        return (
+            f"{self.first} to {self.last}: {self.solver} in its {self.form} form, bandwidth {self.bandwidth:.2f}, "
+            f"steps left {left}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalResult:
+    """Which solver the layers run, by interventions; `lines()` says it in words, `to_dict()` in JSON."""
+
+    layers: tuple[LayerResult, ...]
+    rule: CausalRule
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        found = []
+        for run in self.rule.ranges(self.layers):
+            matches = [layer.match for layer in run if layer.match is not None]
+            found.append(
+                Claim(
+                    solver=matches[0].solver,
+                    form=matches[0].form,
+                    first=run[0].site,
+                    last=run[-1].site,
+                    bandwidth=sum(match.bandwidth for match in matches) / len(matches),
+                    steps_left=tuple(match.steps_left for match in matches),
+                )
+            )
+        return tuple(found)
+
+    @property
+    def solver(self) -> str | None:
+        """The solver of the longest claim, None without one."""
+        longest = max(self.claims, key=lambda claim: len(claim.steps_left), default=None)
+        return None if longest is None else longest.solver
+
+    @property
+    def form(self) -> str | None:
+        longest = max(self.claims, key=lambda claim: len(claim.steps_left), default=None)
+        return None if longest is None else longest.form
+
+    @property
+    def operator(self) -> dict[str, Operator]:
+        """The measured operator of every site that has one: from its state to the prediction read one layer on."""
+        return {layer.site: layer.one_layer for layer in self.layers if layer.one_layer is not None}
+
+    def lines(self) -> list[str]:
+        """The claims or why there is none, then a line per site."""
+        claims = [str(claim) for claim in self.claims]
+        tested = [layer for layer in self.layers if layer.match is not None]
+        if not tested:
+            reasons = "; ".join(sorted({layer.reason for layer in self.layers}))
+            return [f"Interventions: cannot be tested, because {reasons}."]
+        if not claims:
+            claims = ["no layers follow one of the solvers tried."]
+        return [f"Interventions: {claim}" for claim in claims] + [_line(layer, self.rule) for layer in self.layers]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "solver": self.solver,
+            "form": self.form,
+            "claims": [dataclasses.asdict(claim) for claim in self.claims],
+            "layers": [dataclasses.asdict(layer) for layer in self.layers],
+            "rule": self.rule.to_dict(),
+            "facts": self.facts,
+        }
+
+
+def _line(layer: LayerResult, rule: CausalRule) -> str:
+    if layer.match is None:
+        return f"  {layer.site}: cannot be tested, because {layer.reason}"
+    match, against = layer.match, rule.refuses(layer)
+    found = f"  {layer.site}: nearest {match.solver}, {match.form}, {match.steps_left} steps left"
+    found += f", {1 - match.unexplained:.1%} of the response explained, gain {match.gain:.2f}"
+    return found + (f"; no claim: {against}" if against else "")

@@ -19,10 +19,12 @@ from torch import Tensor
 
 from layerstep.measurement.interventions.passes import Batch
 
-#: Directions of less than this share of the largest variance are rounding.
-CUTOFF = 1e-12
+#: Directions of less than this share of the largest variance, or of the states' mean square, are rounding.
+CUTOFF, ROUNDING = 1e-12, 1e-12
 #: A quantity of which less than this share is left beside the inputs is a function of them: it cannot be aligned.
 LEFT = 1e-8
+#: Nor is one of which less than this share of what is left can be read.
+READABLE = 1e-3
 
 
 def known_inputs(batches: list[Batch], *, label: bool = True) -> Float[Tensor, "tokens Z"]:
@@ -77,7 +79,7 @@ class Moments:
         covariance = left.mT @ left / len(left)
         values, vectors = torch.linalg.eigh(covariance)
         size = float(states.double().square().mean()) if len(states) else 0.0
-        keep = values > max(CUTOFF * float(values[-1]), 1e-13 * size)
+        keep = values > max(CUTOFF * float(values[-1]), ROUNDING * size)
         values, vectors = values[keep], vectors[:, keep]
         inverse = (vectors / values) @ vectors.mT
         return Moments(
@@ -116,7 +118,7 @@ def align(moments: Moments, inputs: Inputs, quantities: Float[Tensor, "tokens k"
     cross = moments.left.mT @ s / len(s)
     readers = moments.inverse @ cross
     read = (readers * cross).sum(0)  # variance of what is read
-    usable = (left > LEFT * raw) & (read > 1e-6 * left)
+    usable = (left > LEFT * raw) & (read > READABLE * left)
     writers = cross / torch.where(usable, read, torch.ones_like(read))
     gain = (readers * writers).sum(0)  # 1 but for the directions cut off as rounding
     writers = writers / torch.where(usable, gain, torch.ones_like(gain))

@@ -7,8 +7,9 @@ result.layers[3].one_layer            # the measured operator, always
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 from layerstep.errors import require_count, require_kind
 from layerstep.measurement.interventions.alignment import Inputs, Moments, align, known_inputs
 from layerstep.measurement.interventions.baselines import p_value
+from layerstep.measurement.interventions.candidates import SOLVERS
 from layerstep.measurement.interventions.checks import DOSES, Site, doses, swaps, transition
 from layerstep.measurement.interventions.operator import Operator, describe
 from layerstep.measurement.interventions.passes import draw, gradients, states
@@ -41,20 +43,22 @@ def intervene(
     seed: int = 0,
     prompts: dict[str, int] | None = None,
     rule: CausalRule | None = None,
+    without: Sequence[str] = (),
     checks: bool = True,
     progress: Callable[[float], None] | None = None,
 ) -> CausalResult:
     """Find which solver's state each site of `model` holds, by writing it and watching the prediction.
 
-    prompts: how many to fit, choose, score and check on (PROMPTS). checks=False leaves out what no claim needs: doses
-    other than 1, swaps.
+    prompts: how many to fit, choose, score and check on (PROMPTS). without: solvers to leave out of the search.
+    checks=False leaves out what no claim needs: doses other than 1, swaps, operators.
     """
     require_kind("task", task, Task)
     counts = PROMPTS | (prompts or {})
     require_count(6, **counts)
     reader = _editable(model)
     with one_thread():
-        return _Run(reader, task, seed, counts, rule or CausalRule(), checks, progress or (lambda done: None)).result()
+        run = _Run(reader, task, seed, counts, rule or CausalRule(), checks, progress or (lambda done: None))
+        return run.result([solver for solver in SOLVERS[reader.mask] if solver not in without])
 
 
 def _editable(model: Any) -> EditableReader:
@@ -85,7 +89,7 @@ class _Run:
         if reader.mask == "causal":
             require_causal(reader, self.fit[0].prompts[:16])
 
-    def result(self) -> CausalResult:
+    def result(self, solvers: list[str]) -> CausalResult:
         task, reader = self.task, self.reader
         examples, queries, outputs = states(reader, self.fit)
         self.progress(0.15)
@@ -98,7 +102,7 @@ class _Run:
         self.chosen_on = [gradients(reader, batch, read) for batch in self.choose]
         self.scored_on = [gradients(reader, batch, read) for batch in self.score]
         self.progress(0.35)
-        self.library = Library(task, reader.mask, self.fit, self.choose)
+        self.library = Library(task, reader.mask, solvers, self.fit, self.choose)
         layers, sites = [], []
         for index, name in enumerate(reader.sites):
             h = torch.cat([part.flatten(0, 1) for part in examples[index]]).double()
@@ -166,8 +170,6 @@ class _Run:
 
     def _transitions(self, layers: list[LayerResult], sites: list[Site | None]) -> list[LayerResult]:
         """T1 between neighbours with the same candidate and fewer steps left."""
-        import dataclasses
-
         found = []
         for index, layer in enumerate(layers):
             later = layers[index + 1] if index + 1 < len(layers) else None
@@ -183,6 +185,7 @@ class _Run:
             "mask": self.reader.mask,
             "seed": self.seed,
             "prompts": self.counts,
+            "solvers": sorted({solver for solver, _ in self.library.names}),
             "lengths": [batch.n for batch in self.score],
         }
 

@@ -128,6 +128,12 @@ class CausalResult:
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
+    @staticmethod
+    def from_dict(data: dict[str, Any], rule: CausalRule | None = None) -> CausalResult:
+        """A result that `to_dict` gave, under its own rule or another."""
+        layers = tuple(_layer(each) for each in data["layers"])
+        return CausalResult(layers=layers, rule=rule or CausalRule(**data["rule"]), facts=data["facts"])
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "solver": self.solver,
@@ -137,6 +143,12 @@ class CausalResult:
             "rule": self.rule.to_dict(),
             "facts": self.facts,
         }
+
+
+def _layer(data: dict[str, Any]) -> LayerResult:
+    kinds = {"match": MatchResult, "swap": Swap, "to_output": Operator, "one_layer": Operator}
+    parts = {name: None if data[name] is None else kind(**data[name]) for name, kind in kinds.items()}
+    return LayerResult(**(data | parts | {"doses": tuple(Dose(**each) for each in data["doses"])}))
 
 
 def _line(layer: LayerResult, rule: CausalRule) -> str:

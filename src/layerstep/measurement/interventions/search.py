@@ -11,7 +11,7 @@ pooled over prompts and positions. Everything is chosen on one set of prompts an
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.measurement.interventions.alignment import Alignment, Inputs, Moments, align
-from layerstep.measurement.interventions.candidates import BANDWIDTHS, FORMS, SOLVERS, Candidate
+from layerstep.measurement.interventions.candidates import BANDWIDTHS, FORMS, Candidate
 from layerstep.measurement.interventions.passes import Batch
 from layerstep.tasks import Task
 
@@ -33,6 +33,9 @@ READ_BANDWIDTHS = (0.7, 1.0, 1.4)
 MOST_STEPS = 48
 #: Directions that explain as much as the best but for this share are told apart by how well they are read.
 TIE = 1e-3
+#: How many numbers of steps left have their bandwidth refined.
+SEARCHED = 6
+GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,10 +83,10 @@ class Sums:
 class Library:
     """The states and the rows of every candidate on given prompts, made once for all sites."""
 
-    def __init__(self, task: Task, mask: str, fit: list[Batch], choose: list[Batch]) -> None:
+    def __init__(self, task: Task, mask: str, solvers: Sequence[str], fit: list[Batch], choose: list[Batch]) -> None:
         self.task, self.mask, self.fit, self.choose = task, mask, fit, choose
         self.bandwidths = [factor * task.v for factor in BANDWIDTHS]
-        self.names = [(solver, form) for solver in SOLVERS[mask] for form in FORMS]
+        self.names = [(solver, form) for solver in solvers for form in FORMS]
         self.states = {name: self._states(*name) for name in self.names}
         self.rows = {
             (name, v): self.rows_of(self._candidate(*name, v), choose, MOST_STEPS)
@@ -147,10 +150,8 @@ def _best(
         return None
     R = J @ first.writers
     table = torch.stack([shares(R, library.rows[name, v]) for v in library.bandwidths])
-    place = int(table.argmax())
-    v_index, rest = divmod(place, table[0].numel())
-    writer = rest % R.shape[1]
-    v, row = _refined(library, name, R[:, writer], library.bandwidths[v_index], rest // R.shape[1])
+    writer = int(table.amax((0, 1)).argmax())
+    v, row = _refined(library, name, R[:, writer], table[:, :, writer])
     candidate = library._candidate(solver, form, v)
     final = align(moments, inputs, library.states_of(candidate, ALL_STEPS))
     both = _joined(final, first)
@@ -190,35 +191,52 @@ def _steps_left(library: Library, candidate: Candidate, R: Float[Tensor, "entrie
 
 
 def _refined(
-    library: Library, name: tuple[str, str], R: Float[Tensor, "entries"], start: float, steps: int, rounds: int = 14
+    library: Library, name: tuple[str, str], R: Float[Tensor, "entries"], table: Float[Tensor, "v k"]
 ) -> tuple[float, Float[Tensor, "entries"]]:
-    """Golden-section search of log v between the neighbours of a grid point, steps left free: (v, the row)."""
+    """The bandwidth between grid points, and its row: golden-section searches of log v at the likeliest steps left.
+
+    Steps and bandwidth trade off, so that the share has a peak for every number of steps: each of the SEARCHED best is
+    looked at, and the highest peak once more.
+    """
     grid = [math.log(v) for v in library.bandwidths]
-    index = library.bandwidths.index(start)
-    low, high = grid[max(index - 1, 0)], grid[min(index + 1, len(grid) - 1)]
-    ratio = (math.sqrt(5) - 1) / 2
-    seen: dict[float, tuple[float, Tensor]] = {}
+    likely = table.amax(0).argsort(descending=True)[:SEARCHED].tolist()
+    most = max(likely)
+    kept: dict[float, Tensor] = {}
 
-    def score(log_v: float) -> float:
-        if log_v not in seen:
-            rows = library.rows_of(
-                library._candidate(*name, math.exp(log_v)), library.choose, min(steps + 6, MOST_STEPS)
-            )
-            found = shares(R[:, None], rows)[:, 0]
-            seen[log_v] = (float(found.max()), rows[int(found.argmax())])
-        return seen[log_v][0]
+    def score(log_v: float, k: int) -> float:
+        if log_v not in kept:
+            candidate = library._candidate(*name, math.exp(log_v))
+            kept[log_v] = library.rows_of(candidate, library.choose, most)
+        return float(shares(R[:, None], kept[log_v][k : k + 1])[0, 0])
 
-    score(grid[index])
-    left, right = high - ratio * (high - low), low + ratio * (high - low)
+    peaks = []
+    for k in likely:
+        start = int(table[:, k].argmax())
+        bounds = grid[max(start - 1, 0)], grid[min(start + 1, len(grid) - 1)]
+        log_v = _golden(lambda log_v, k=k: score(log_v, k), *bounds, rounds=7)
+        peaks.append((score(log_v, k), log_v, k, (bounds[1] - bounds[0]) * GOLDEN**6))
+    _, log_v, k, width = max(peaks)
+    log_v = _golden(lambda each: score(each, k), log_v - width, log_v + width, rounds=10)
+    return math.exp(log_v), kept[log_v][k]
+
+
+def _golden(score: Callable[[float], float], low: float, high: float, rounds: int) -> float:
+    """Where `score` is largest between two points, by golden-section search."""
+    seen: dict[float, float] = {}
+
+    def at(point: float) -> float:
+        seen[point] = score(point) if point not in seen else seen[point]
+        return seen[point]
+
+    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     for _ in range(rounds):
-        if score(left) >= score(right):
+        if at(left) >= at(right):
             high, right = right, left
-            left = high - ratio * (high - low)
+            left = high - GOLDEN * (high - low)
         else:
             low, left = left, right
-            right = low + ratio * (high - low)
-    best = max(seen, key=lambda log_v: seen[log_v][0])
-    return math.exp(best), seen[best][1]
+            right = low + GOLDEN * (high - low)
+    return max(seen, key=seen.__getitem__)
 
 
 def sums_of(library: Library, match: Match, batches: list[Batch], responses: list[Float[Tensor, "B n W"]]) -> Sums:

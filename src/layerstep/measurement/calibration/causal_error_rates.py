@@ -1,0 +1,183 @@
+"""Error rates of the causal instrument on planted mechanisms.
+
+    python -m layerstep.measurement.calibration.causal_error_rates
+
+The limits of the rule were set on one seed; this command draws other ones. Every positive is judged twice: with all
+solvers, and with its own left out, when the only right answer is no claim.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from layerstep.files import provenance, write_json, write_text
+from layerstep.measurement.calibration.mechanisms import Mechanism, negatives, positives
+from layerstep.measurement.interventions.instrument import PROMPTS, intervene
+from layerstep.measurement.interventions.result import CausalResult
+from layerstep.measurement.interventions.rule import CausalRule
+from layerstep.tasks import Task
+from layerstep.training import GPT, Model
+
+#: The seed the limits were set on, and those they are tested on.
+CALIBRATION_SEED, TEST_SEEDS = 0, (1, 2)
+COUNTS = {"positive": 70, "negative": 45, "untrained": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One model to judge; `mechanism` is None for an untrained GPT."""
+
+    mechanism: Mechanism | None
+    task: Task
+    seed: int
+    prompts: dict[str, int]
+    left_out: bool = False  # the truth's own solver is not among those tried
+
+    @property
+    def group(self) -> str:
+        if self.mechanism is None:
+            return "untrained"
+        return "left out" if self.left_out else self.mechanism.group
+
+
+def jobs(seed: int, counts: dict[str, int], prompts: dict[str, int]) -> list[Job]:
+    """The models of one seed; the input distribution and the context length are drawn with them."""
+    found = []
+    tasks = [Task(inputs=inputs, N=N) for inputs in ("sphere", "uniform", "gaussian") for N in (40, 24)]
+    drawn = [*positives(tasks[0], counts["positive"], seed), *negatives(tasks[0], counts["negative"], seed)]
+    for index, mechanism in enumerate(drawn):
+        given = {"task": tasks[index % len(tasks)], "seed": 1000 * seed + index, "prompts": prompts}
+        found.append(Job(mechanism=mechanism, **given))
+        if mechanism.truth:
+            found.append(Job(mechanism=mechanism, left_out=True, **given))
+    for index in range(counts["untrained"]):
+        found.append(Job(mechanism=None, task=tasks[2 * index % 6], seed=1000 * seed + 900 + index, prompts=prompts))
+    return found
+
+
+def judge(job: Job) -> dict[str, Any]:
+    """What the instrument says of one model, and what it is."""
+    torch.set_num_threads(1)
+    spec = job.mechanism
+    if spec is None:
+        shape = Model(layers=6, heads=4, width=64)
+        model: Any = GPT(shape, d=job.task.d, N=job.task.N).initialise(job.seed).eval()
+        without: tuple[str, ...] = ()
+    else:
+        model = spec.reader(job.task)
+        without = (spec.solver,) if job.left_out else ()
+    result = intervene(model, job.task, seed=job.seed, prompts=job.prompts, without=without, checks=False)
+    return {
+        "group": job.group,
+        "task": job.task.to_dict(),
+        "seed": job.seed,
+        "mechanism": None if spec is None else spec.to_dict(),
+        "truth": None if spec is None or job.left_out else spec.truth,
+        "steps_left": None if spec is None else spec.steps_left,
+        "result": result.to_dict(),
+    }
+
+
+def run(work: Sequence[Job], processes: int | None = None) -> list[dict[str, Any]]:
+    """All judgements, in order, over processes of one thread each."""
+    processes = processes or os.cpu_count() or 1
+    if processes == 1:
+        return [judge(job) for job in work]
+    with ProcessPoolExecutor(processes) as workers:
+        return list(workers.map(judge, work))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Of the models of one group: how many, and of how many what was said. Steps and bandwidths: of claimed layers."""
+
+    models: int = 0
+    right: int = 0  # solver and form of every claim are the truth
+    wrong: int = 0  # some claim is not
+    silent: int = 0
+    layers: int = 0
+    steps_right: int = 0
+    testable: int = 0  # layers of positives at which a state and a step are left
+    bandwidth_right: int = 0  # within 2 %
+
+
+def score(rows: Iterable[dict[str, Any]], rule: CausalRule) -> dict[str, Counts]:
+    """Counts per group (and mask) under a rule; every judgement keeps what another rule needs."""
+    found: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
+    for row in rows:
+        result = CausalResult.from_dict(row["result"], rule)
+        truth = row["truth"]
+        mask = result.facts["mask"]
+        counts = collections.Counter(models=1)
+        claims = result.claims
+        good = [truth is not None and (claim.solver, claim.form) == tuple(truth) for claim in claims]
+        counts["silent" if not claims else "right" if all(good) else "wrong"] += 1
+        if truth is not None:
+            left = dict(zip([layer.site for layer in result.layers], row["steps_left"], strict=True))
+            counts["testable"] += max(len(result.layers) - 2, 0)
+            for run_ in result.rule.ranges(result.layers):
+                for layer in run_:
+                    match = layer.match
+                    assert match is not None
+                    counts["layers"] += 1
+                    counts["steps_right"] += match.steps_left == left[layer.site]
+                    counts["bandwidth_right"] += abs(math.log(match.bandwidth / row["mechanism"]["v"])) < 0.02
+        for name in (row["group"], f"{row['group']}, {mask}"):
+            found[name].update(counts)
+    return {name: Counts(**counts) for name, counts in sorted(found.items())}
+
+
+def table(scores: dict[str, Counts]) -> str:
+    """One line per group."""
+    lines = ["| group | models | right | no claim | wrong | layers claimed | steps left right | bandwidth within 2 % |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for name, c in scores.items():
+        claimed = f"{c.layers}/{c.testable}" if c.testable else ""
+        steps = f"{c.steps_right}/{c.layers}" if c.layers else ""
+        widths = f"{c.bandwidth_right}/{c.layers}" if c.layers else ""
+        lines.append(f"| {name} | {c.models} | {c.right} | {c.silent} | {c.wrong} | {claimed} | {steps} | {widths} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(TEST_SEEDS))
+    parser.add_argument("--processes", type=int, default=None)
+    parser.add_argument("--positive", type=int, default=COUNTS["positive"])
+    parser.add_argument("--negative", type=int, default=COUNTS["negative"])
+    parser.add_argument("--untrained", type=int, default=COUNTS["untrained"])
+    parser.add_argument("--fit", type=int, default=PROMPTS["fit"], help="prompts that readers are fitted on")
+    parser.add_argument("--rows", type=Path, help="write every judgement to this file")
+    parser.add_argument("--out", type=Path, help="write the counts to this file")
+    given = parser.parse_args(arguments)
+    counts = {"positive": given.positive, "negative": given.negative, "untrained": given.untrained}
+    prompts = PROMPTS | {"fit": given.fit}
+    rows = []
+    record: dict[str, Any] = {"rule": CausalRule().to_dict(), "prompts": prompts, "counts": counts, "seeds": {}}
+    for seed in given.seeds:
+        judged = run(jobs(seed, counts, prompts), given.processes)
+        rows += judged
+        record["seeds"][str(seed)] = {
+            name: dataclasses.asdict(each) for name, each in score(judged, CausalRule()).items()
+        }
+        print(f"seed {seed}\n{table(score(judged, CausalRule()))}", flush=True)
+    if given.rows:
+        write_text(given.rows, "\n".join(json.dumps(row) for row in rows))
+    if given.out:
+        write_json(given.out, record | {"provenance": provenance()})
+
+
+if __name__ == "__main__":
+    main()

@@ -48,9 +48,10 @@ FORMS = ("functional", "dual")
 class Mechanism:
     """What a planted network does. `truth` is what an instrument may claim of it.
 
-    kind: "solver"; or of the negatives "in-turn" (the layers alternate between `solver` and `other`), "drifting" (the
-    bandwidth changes from layer to layer), "momentum", "conjugate-gradients", "readable" (the path of `solver` is
-    written into every layer, the output is exact KRR or a kernel average made of the inputs anew).
+    kind: "solver"; or of the negatives "alternating" (odd layers take the steps of `other`), "drifting" (the bandwidth
+    changes from layer to layer), "momentum", "conjugate-gradients" (open mask only: its step sizes are sums over all
+    examples), "readable" (the path of `solver` is written into every layer, the output is exact KRR or a kernel average
+    made of the inputs anew).
     steps: how many steps each layer takes. v: the bandwidth of its kernel. decoy: "exact" or a solver's name.
     leak: how much of a distractor each reading of the state picks up.
     """
@@ -187,7 +188,7 @@ class PlantedLayer(nn.Module):
     def _step(self, context: Context, state: Tensor, second: Tensor, f: Tensor) -> dict[str, Tensor]:
         spec = self.mechanism
         v = spec.v * (0.75 if self.index % 2 else 1.35) if spec.kind == "drifting" else spec.v
-        name = spec.other if spec.kind == "in-turn" and self.index % 2 else spec.solver
+        name = spec.other if spec.kind == "alternating" and self.index % 2 else spec.solver
         rules = RULES[name](context, v)
         changes = self._decoy(context)
         if spec.kind == "readable":
@@ -230,7 +231,7 @@ def _common(random: np.random.Generator, mask: str) -> dict[str, Any]:
 
 
 def positives(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
-    """`count` networks that take a solver's steps: masks, solvers and forms in turn, everything else drawn."""
+    """`count` networks that take a solver's steps: masks, solvers and forms round-robin, everything else drawn."""
     random = np.random.default_rng((seed, 0))
     cells = [(mask, solver, form) for mask in POSITIVE for solver in POSITIVE[mask] for form in FORMS]
     for index in range(count):
@@ -246,7 +247,7 @@ def negatives(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
     kinds = [
         ("readable", ""),
         ("readable", "exact"),
-        ("in-turn", ""),
+        ("alternating", ""),
         ("drifting", ""),
         ("momentum", ""),
         ("conjugate-gradients", ""),
@@ -256,13 +257,13 @@ def negatives(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
     ]
     for index in range(count):
         kind, other = kinds[index % len(kinds)]
-        mask = ("open", "causal")[(index // len(kinds)) % 2]
+        mask = "open" if kind == "conjugate-gradients" else ("open", "causal")[(index // len(kinds)) % 2]
         own = list(POSITIVE[mask])
         random.shuffle(own)
         given = _common(random, mask) | {"kind": kind, "form": str(random.choice(FORMS))}
         if kind == "solver":
             yield Mechanism(solver=other, **given)
-        elif kind == "in-turn":
+        elif kind == "alternating":
             yield Mechanism(solver=own[0], other=own[1], **given)
         elif kind in ("momentum", "conjugate-gradients"):
             yield Mechanism(solver=own[0], **(given | {"form": "dual"}))

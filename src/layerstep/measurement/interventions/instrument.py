@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require_count, require_kind
+from layerstep.errors import require_choice, require_count, require_kind, require_seed
 from layerstep.measurement.interventions.alignment import Inputs, Moments, align, known_inputs
 from layerstep.measurement.interventions.baselines import p_value
 from layerstep.measurement.interventions.candidates import SOLVERS
@@ -53,8 +53,13 @@ def intervene(
     checks=False leaves out what no claim needs: doses other than 1, swaps, operators.
     """
     require_kind("task", task, Task)
+    for name in prompts or {}:
+        require_choice("prompts", name, PROMPTS)
+    for name in without:
+        require_choice("without", name, [solver for solvers in SOLVERS.values() for solver in solvers])
     counts = PROMPTS | (prompts or {})
     require_count(6, **counts)
+    require_seed(seed=seed)
     reader = _editable(model)
     with one_thread():
         run = _Run(reader, task, seed, counts, rule or CausalRule(), checks, progress or (lambda done: None))

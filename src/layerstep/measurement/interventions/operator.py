@@ -55,7 +55,7 @@ class Operator:
         )
 
 
-def describe(task: Task, batches: list[Batch], rows: list[Float[Tensor, "B n"]]) -> Operator | None:
+def describe(task: Task, batches: list[Batch], rows: list[Float[Tensor, "_ _"]]) -> Operator | None:
     """The operator of response rows, None where nothing responds."""
     R = torch.cat([row.flatten() for row in rows])
     energy = float(R.square().sum())

@@ -76,12 +76,12 @@ class Gradients:
     at the query one site later, by the states at the examples; one fewer than sites.
     """
 
-    examples: list[Float[Tensor, "B n W"]]
-    query: list[Float[Tensor, "B W"]]
-    one_on: list[Float[Tensor, "B n W"]]
+    examples: list[Float[Tensor, "_ _ _"]]
+    query: list[Float[Tensor, "_ _"]]
+    one_on: list[Float[Tensor, "_ _ _"]]
 
 
-def gradients(reader: EditableReader, batch: Batch, read: Sequence[Float[Tensor, "W"]]) -> Gradients:
+def gradients(reader: EditableReader, batch: Batch, read: Sequence[Float[Tensor, "_"]]) -> Gradients:
     """One forward and one backward pass per piece: a shift of zero is written into every site at once.
 
     read: per site the reader of the model's output at a query.
@@ -94,7 +94,7 @@ def gradients(reader: EditableReader, batch: Batch, read: Sequence[Float[Tensor,
     return Gradients(examples=joined("examples"), query=joined("query"), one_on=joined("one_on"))
 
 
-def _gradients(reader: EditableReader, batch: Batch, read: Sequence[Float[Tensor, "W"]]) -> Gradients:
+def _gradients(reader: EditableReader, batch: Batch, read: Sequence[Float[Tensor, "_"]]) -> Gradients:
     sites, n = reader.sites, batch.n
     shifts: dict[str, Tensor] = {}
 
@@ -133,7 +133,7 @@ def _gradients(reader: EditableReader, batch: Batch, read: Sequence[Float[Tensor
 
 def states(
     reader: EditableReader, batches: Sequence[Batch]
-) -> tuple[list[list[Float[Tensor, "B n W"]]], list[list[Float[Tensor, "B W"]]], list[Float[Tensor, "B"]]]:
+) -> tuple[list[list[Float[Tensor, "_ _ _"]]], list[list[Float[Tensor, "_ _"]]], list[Float[Tensor, "_"]]]:
     """Per site and batch the states at the examples and at the query, and per batch the model's predictions."""
     examples: list[list[Tensor]] = [[] for _ in reader.sites]
     queries: list[list[Tensor]] = [[] for _ in reader.sites]

@@ -27,7 +27,7 @@ class CausalRule:
     unexplained: float = 0.01
     rival: float = 2.0
     gain: float = 5.0
-    p: float = 0.01
+    p: float = 0.05
     accumulate: float = 0.3
     transition: float = 0.97
     layers: int = 2
@@ -41,8 +41,6 @@ class CausalRule:
         match = layer.match
         if match is None:
             return layer.reason
-        if match.steps_left < 1:
-            return "no step is left"
         if not 1 / self.gain <= match.gain <= self.gain:
             return f"the response is {match.gain:.2g} times that of the solver (1/{self.gain:g} to {self.gain:g})"
         if match.unexplained > self.unexplained:

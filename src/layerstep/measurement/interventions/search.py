@@ -119,10 +119,11 @@ class Library:
         return torch.cat(parts)
 
     def rows_of(self, candidate: Candidate, batches: list[Batch], steps: int) -> Float[Tensor, "k entries"]:
-        rows = [
-            candidate.iteration(batch.prefix, self.task).rows(candidate.form, steps).flatten(1) for batch in batches
-        ]
-        return torch.cat(rows, dim=1)
+        """Its rows with 0..steps steps left; 0 with none left, for then no step is taken that could be recognised."""
+        iterations = [candidate.iteration(batch.prefix, self.task) for batch in batches]
+        rows = torch.cat([iteration.rows(candidate.form, steps).flatten(1) for iteration in iterations], dim=1)
+        rows[0] = 0
+        return rows
 
 
 def shares(R: Float[Tensor, "entries w"], rows: Float[Tensor, "k entries"]) -> Float[Tensor, "k w"]:
@@ -133,7 +134,7 @@ def shares(R: Float[Tensor, "entries w"], rows: Float[Tensor, "k entries"]) -> F
 
 
 def best_matches(
-    library: Library, moments: Moments, inputs: Inputs, responses: list[Float[Tensor, "B n W"]]
+    library: Library, moments: Moments, inputs: Inputs, responses: list[Float[Tensor, "_ _ _"]]
 ) -> list[Match]:
     """The best match of every (solver, form) at one site, by the responses of the prompts it is chosen on."""
     J = torch.cat([response.flatten(0, 1) for response in responses])
@@ -239,7 +240,7 @@ def _golden(score: Callable[[float], float], low: float, high: float, rounds: in
     return max(seen, key=seen.__getitem__)
 
 
-def sums_of(library: Library, match: Match, batches: list[Batch], responses: list[Float[Tensor, "B n W"]]) -> Sums:
+def sums_of(library: Library, match: Match, batches: list[Batch], responses: list[Float[Tensor, "_ _ _"]]) -> Sums:
     """Per prompt sums of a chosen match on other prompts."""
     parts = []
     for batch, response in zip(batches, responses, strict=True):

@@ -3,7 +3,7 @@
     python -m layerstep.measurement.calibration.causal_error_rates
 
 The limits of the rule were set on one seed; this command draws other ones. Every positive is asked about twice: with
-all solvers, and with its own left out, when the only right answer is no claim.
+all solvers, and with its own left out, when a claim is always wrong.
 """
 
 from __future__ import annotations

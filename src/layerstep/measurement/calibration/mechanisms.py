@@ -242,7 +242,7 @@ def positives(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
 
 
 def negatives(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
-    """`count` networks of which nothing may be claimed: decoys, near misses, and averages that are no kernel's."""
+    """`count` networks of which nothing may be claimed: decoys, near misses, and averages without a kernel."""
     random = np.random.default_rng((seed, 1))
     kinds = [
         ("readable", ""),

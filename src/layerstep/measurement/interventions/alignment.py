@@ -1,7 +1,7 @@
 """Alignment: where a site holds a quantity s, and how to write it. Closed forms from float64 moments.
 
-Both h and s are first regressed on what the token knows anyway (its x, its y, its position), so that the inputs are
-held fixed. With Sigma the covariance of what is left of h:
+Both h and s are first regressed on what the token knows anyway (its x, its y, its position), so that the inputs
+stay fixed. With Sigma the covariance of what is left of h:
 
     reader  u = Sigma⁺ Cov(h, s)          writer  a = Sigma u / (u' Sigma u)          u' a = 1
 
@@ -99,7 +99,7 @@ class Alignment:
     writers: Float[Tensor, "W k"]
     explained: Float[Tensor, "k"]
     scale: Float[Tensor, "k"]  # rms of the quantity itself
-    usable: Float[Tensor, "k"]  # 1 where it is no function of the inputs and something is read
+    usable: Float[Tensor, "k"]  # 1 where something is read that the inputs do not give
 
     def pick(self, index: int) -> tuple[Float[Tensor, "W"], Float[Tensor, "W"], float, float]:
         """(reader, writer, R², rms) of one quantity."""

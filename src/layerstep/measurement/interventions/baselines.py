@@ -1,6 +1,6 @@
 """Baselines through the same search: what a match must beat that says nothing about a solver.
 
-The score is the share explained with the gain held at 1, since a random direction has no unit. Two baselines: random
+The score is the share explained with the gain fixed at 1, since a random direction has no unit. Two baselines: random
 directions of the states' own covariance, read and written like a state; and readers of the same quantity made from
 the labels of other prompts.
 """

@@ -37,7 +37,7 @@ class CausalRule:
         require_positive(**dataclasses.asdict(self))
 
     def refuses(self, layer: LayerResult) -> str:
-        """Why this site is no part of a claim; empty where nothing speaks against it."""
+        """Why this site cannot be in a claim; empty where nothing speaks against it."""
         match = layer.match
         if match is None:
             return layer.reason

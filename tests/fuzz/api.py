@@ -127,6 +127,7 @@ def entries(home: Path) -> dict[str, Entry]:
     new = [str(home / "new"), home / "new" / "deeper"]
     files: Values = [saved, str(saved), network, text, home, home / "nothing"]
     eye, stream = torch.nn.Identity().eval(), lambda p: p.x.repeat_interleave(2, 1)
+    prepared = ls.Instrument.prepare(MANY, TASK, bandwidths=(1.0,), ridges=())
     small = {"d": [1, 2], "N": [1, 3], "v": REALS[:6], "lam": [1.0, 0.1, 2, 1e6]}
     return {
         "Task": Entry(ls.Task, {"inputs": ["sphere", "uniform", "gaussian"], "kernel": ["gaussian", "arccos1"],
@@ -227,6 +228,18 @@ def entries(home: Path) -> dict[str, Entry]:
         "identify": Entry(ls.identify, {"path": [MANY_SOLVED, SOLVED], "prompts": [MANY, PROMPTS], "task": [TASK],
                                         "seed": SEEDS[:3], "rule": [None, ls.Rule()]}, ("path", "prompts", "task"),
                                             rare=6),
+        "identify with": Entry(ls.identify, {"path": [MANY_SOLVED], "prompts": [MANY], "task": [TASK],
+                                             "instrument": [prepared], "seed": SEEDS[:3], "rule": [None, ls.Rule()],
+                                             "model_fn": [None, lambda p: ls.solve(ls.Richardson(), p, TASK, 3)]},
+                               ("path", "prompts", "task", "instrument"), rare=2),
+        "Instrument.prepare": Entry(ls.Instrument.prepare, {"prompts": [MANY, PROMPTS], "task": [TASK],
+                                                            "bandwidths": [(1.0,), [1, 1.1]], "ridges": [(), (2.0,)],
+                                                            "families": [ls.FAMILIES, ls.FAMILIES[:2]],
+                                                            "contexts": [None, [1, 2], np.array([4])]},
+                                    ("prompts", "task", "bandwidths", "ridges"), rare=4),
+        "Family": Entry(ls.Family, {"name": ["a"], "kind": ["b"], "solver": SOLVER_VALUES, "steps": STEPS,
+                                    "settings": ["all", "own"], "needs": [frozenset(), {"row sums"}]},
+                        ("name", "kind", "solver", "steps")),
         "Rule": Entry(ls.Rule, {"v_limit": REALS[:4]}),
         "reproduce": Entry(ls.reproduce, {"out": ["/dev/null/x", text, "a" * 300]}, ("out",), rare=4, but=(str, Path)),
     }  # fmt: skip

@@ -79,10 +79,10 @@ class Library:
         ridges: Sequence[float] = RIDGES,
     ) -> Library:
         """Run all families on `prompts` in float64, the decompositions of one (v, lam) made once for all of them."""
-        bandwidths, ridges = _multiples("bandwidths", bandwidths), _multiples("ridges", ridges)
-        require(len(bandwidths) > 0, "bandwidths", "[]", "at least one multiple of the task's")
         order = canonical_order(prompts)
         prompts = prompts.to(torch.float64, "cpu")[order]
+        bandwidths, ridges = _multiples("bandwidths", bandwidths), _multiples("ridges", ridges)
+        require(len(bandwidths) > 0, "bandwidths", "[]", "at least one multiple of the task's")
         given = default_contexts(prompts.N) if contexts is None else contexts
         contexts = tuple(context_lengths(given, prompts.N).tolist())
         size = float(prompts.y.square().mean().sqrt())

@@ -94,7 +94,7 @@ def compare() -> list[dict[str, Any]]:
 
 
 def against_N() -> list[dict[str, Any]]:
-    """Milliseconds a block and peak memory of one compact pass, attention weights stored and recomputed."""
+    """Milliseconds per block and peak memory of one compact pass, attention weights stored and recomputed."""
     rows = []
     for N in LARGE:
         row: dict[str, Any] = {"N": N}
@@ -102,7 +102,7 @@ def against_N() -> list[dict[str, Any]]:
             command = [sys.executable, "-c", ONE_PROMPT, str(N), str(budget)]
             answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             seconds, mebibytes = map(float, answer.split())
-            row |= {f"{name}_ms_a_block": 1e3 * seconds, f"{name}_peak_mib": mebibytes}
+            row |= {f"{name}_ms_per_block": 1e3 * seconds, f"{name}_peak_mib": mebibytes}
         rows.append(row)
     return rows
 
@@ -131,7 +131,7 @@ def main(json: bool = False) -> None:
     print("\none prompt of N examples through the compact network, attention weights stored / recomputed")
     for row in sizes:
         print(
-            f"  N = {row['N']:>5}: {row['stored_ms_a_block']:8.2f} / {row['recomputed_ms_a_block']:8.2f} ms a block, "
+            f"  N = {row['N']:>5}: {row['stored_ms_per_block']:8.2f} / {row['recomputed_ms_per_block']:8.2f} ms per block, "
             f"{row['stored_peak_mib']:7.1f} / {row['recomputed_peak_mib']:7.1f} MiB more than before the pass"
         )
 

@@ -130,8 +130,9 @@ def main(json: bool = False) -> None:
                 )
     print("\none prompt of N examples through the compact network, attention weights stored / recomputed")
     for row in sizes:
+        stored, recomputed = (row[f"{name}_ms_per_block"] for name in ("stored", "recomputed"))
         print(
-            f"  N = {row['N']:>5}: {row['stored_ms_per_block']:8.2f} / {row['recomputed_ms_per_block']:8.2f} ms per block, "
+            f"  N = {row['N']:>5}: {stored:8.2f} / {recomputed:8.2f} ms per block, "
             f"{row['stored_peak_mib']:7.1f} / {row['recomputed_peak_mib']:7.1f} MiB more than before the pass"
         )
 

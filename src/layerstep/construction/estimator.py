@@ -42,10 +42,11 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         spread = np.where(extent > 0, unit * (X / unit).std(axis=0), 1.0)
         self.x_mean_ = X.mean(axis=0) if self.scale else np.zeros(d)
         self.x_scale_ = spread * math.sqrt(d) if self.scale else np.ones(d)
-        unit = float(np.ldexp(1.0, np.frexp(np.abs(y).max())[1] - 1))
-        mean = math.fsum(y / unit) / n
-        # And how far that is from the mean of the labels: sums of `fsum` are exact.
-        self.y_mean_, self.y_mean_error_ = unit * mean, unit * abs(math.fsum([*y / unit, *[-mean] * n])) / n
+        # The mean of the labels, and how far that is from it by rounding: the sums of `fsum` are exact.
+        size = float(np.ldexp(1.0, np.frexp(np.abs(y).max())[1] - 1))
+        labels = (y / size).tolist()
+        mean = math.fsum(labels) / n
+        self.y_mean_, self.y_mean_error_ = size * mean, size * abs(math.fsum([*labels, *[-mean] * n])) / n
         self.y_scale_ = float(np.abs(y - self.y_mean_).max()) or 1.0
         self.x_, self.y_ = self._scaled(X), (y - self.y_mean_) / self.y_scale_
         largest = float(np.linalg.norm(self.x_, axis=1).max()) or 1.0

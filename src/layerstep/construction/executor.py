@@ -82,11 +82,14 @@ class Program:
         }
         written = [W_out.rows for _, W_out in self.mlps.values()]
         written += [head.W_V.rows for heads in self.heads.values() for head in heads]
-        self.written = torch.cat(written).unique()
-
-    def constant(self, head: Head) -> bool:
-        """Are this head's softmax weights the same in every block?"""
-        return not bool(head.W_Q[:, self.written].any() or head.W_K[:, self.written].any())
+        rows = torch.cat(written).unique()
+        #: Heads whose softmax weights are the same in every block: they read no row that a block writes.
+        self.constant = {
+            id(head)
+            for heads in self.heads.values()
+            for head in heads
+            if not bool(head.W_Q[:, rows].any() or head.W_K[:, rows].any())
+        }
 
 
 class Pass:
@@ -168,7 +171,7 @@ class Pass:
         weights = self.weights.get((id(head), kind))
         if weights is None:
             weights = self._softmax(head, rows, keys)
-            if self.program.constant(head):
+            if id(head) in self.program.constant:
                 self.weights[id(head), kind] = weights
         # values @ weights^T and not weights @ values: a row vector times a matrix is the faster product.
         return torch.bmm(values, weights.mT).transpose(0, 1)

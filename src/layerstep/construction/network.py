@@ -279,7 +279,7 @@ class Construction(nn.Module):
                     "Leave out the inputs and queries that are so far away. float64 has the widest range.",
                 ),
                 problem.precision(self.dtype),
-                *self.scheme.demands(x, y, xq),
+                *([] if flexible else self.scheme.demands(x, y, xq)),
             ],
         )
 

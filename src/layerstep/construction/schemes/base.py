@@ -83,8 +83,8 @@ class Scheme(ABC):
         """About the error that unit roundoff u adds to a prediction; the theorems know exact arithmetic only."""
 
     def demands(self, x: Tensor, y: Tensor, xq: Tensor) -> list[Precondition]:
-        """What a prompt must meet, beyond its shapes."""
-        return []
+        """What a prompt must meet beyond its shapes, of schemes that are not flexible."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,17 +103,18 @@ class SinkScheme(Scheme):
     shares: ClassVar[tuple[float, float]]
 
     @classmethod
-    @abstractmethod
     def of_depth(cls, problem: Problem, L: int, *, eta: float | None = None, **options: Any) -> SinkScheme:
         """L iterations, whatever that guarantees: Chebyshev coefficients, or the constant step eta."""
-
-    @classmethod
-    def of_spectrum(cls, problem: Problem, L: int, lo: float, hi: float, eta: float | None, **own: Any) -> SinkScheme:
-        """The same, for an operator with eigenvalues in [lo, hi]."""
+        lo, hi = cls.spectrum(problem, **options)
         # Where lam swallows N the interval is one number, and the steps divide by its width.
         hi = max(hi, lo * (1 + 2.0**-49))
         steps = ChebyshevSteps(lo=lo, hi=hi) if eta is None else ConstantSteps(lo=lo, hi=hi, eta=eta)
-        return cls(problem=problem, L=L, steps=steps, a=problem.N / _LEAK, **own)
+        return cls(problem=problem, L=L, steps=steps, a=problem.N / _LEAK, **options)
+
+    @staticmethod
+    @abstractmethod
+    def spectrum(problem: Problem, **options: Any) -> tuple[float, float]:
+        """An interval that holds the eigenvalues of the iteration's operator, for any prompt of n <= N points."""
 
     @classmethod
     def for_error(cls, problem: Problem, error: float, *, eta: float | None = None, **options: Any) -> SinkScheme:

@@ -37,10 +37,10 @@ class Compact(SinkScheme):
     name: ClassVar[str] = "compact"
     shares: ClassVar[tuple[float, float]] = (1.0, 0.495)
 
-    @classmethod
-    def of_depth(cls, problem: Problem, L: int, *, eta: float | None = None) -> SinkScheme:
-        """The eigenvalues of K + lam I are in [lam, lam + N], for any n <= N points."""
-        return cls.of_spectrum(problem, L, problem.lam, problem.lam + problem.N, eta)
+    @staticmethod
+    def spectrum(problem: Problem) -> tuple[float, float]:
+        """The eigenvalues of K + lam I, for any n <= N points."""
+        return problem.lam, problem.lam + problem.N
 
     @staticmethod
     def relative_bound(phi: float, delta: float) -> float:

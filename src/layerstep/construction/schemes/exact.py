@@ -52,15 +52,16 @@ class Exact(SinkScheme):
     def of_depth(
         cls, problem: Problem, L: int, *, eta: float | None = None, rho: float | None = None, heads: int = 2
     ) -> SinkScheme:
-        """rho left out: 0, the paper's, with a constant step eta; lam without.
-
-        The eigenvalues of (D + rho I)^-1 (K + lam I) are in [lam / (rho + N), max (D_i + lam) / (D_i + rho)].
-        """
-        N, lam = problem.N, problem.lam
+        """rho left out: 0, the paper's, with a constant step eta; lam without."""
         if rho is None:
-            rho = lam if eta is None else 0.0
-        lo, hi = lam / (rho + N), max((D_i + lam) / (D_i + rho) for D_i in (1, N))
-        return cls.of_spectrum(problem, L, lo, hi, eta, rho=rho, heads=heads)
+            rho = problem.lam if eta is None else 0.0
+        return super().of_depth(problem, L, eta=eta, rho=rho, heads=heads)
+
+    @staticmethod
+    def spectrum(problem: Problem, *, rho: float, heads: int = 2) -> tuple[float, float]:
+        """Eigenvalues of (D + rho I)^-1 (K + lam I): lam / (rho + N) to max (D_i + lam) / (D_i + rho)."""
+        N, lam = problem.N, problem.lam
+        return lam / (rho + N), max((D_i + lam) / (D_i + rho) for D_i in (1, N))
 
     @classmethod
     def conditions(cls, problem: Problem, *, heads: int = 2, **options: Any) -> list[Precondition]:

@@ -27,7 +27,9 @@ class PlantedSetting:
     def solve(self, solver: Solver, steps: Sequence[float], task: Task | None = None) -> Float[Tensor, "L B C"]:
         return solve(solver, self.prompts, task or self.task, steps, contexts=self.contexts).values
 
-    def solve_with(self, gram: Float[Tensor, "B M M"], solver: Solver, steps: Sequence[float]) -> Float[Tensor, "L B C"]:
+    def solve_with(
+        self, gram: Float[Tensor, "B M M"], solver: Solver, steps: Sequence[float]
+    ) -> Float[Tensor, "L B C"]:
         """A solver on another kernel matrix."""
         batch = replace(Batch.of(self.prompts, self.task), gram=gram)
         times = torch.tensor(steps)

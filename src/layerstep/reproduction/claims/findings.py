@@ -85,8 +85,7 @@ def _on_controls(controls: list[ModelVerdict]) -> list[str]:
 def _on_the_gaussian_column(comparisons: Sequence[Comparison]) -> list[str]:
     """Which spread of Gaussian inputs the paper's numbers on noise are those of."""
     told = [each for each in comparisons if each.high - each.low > 1e-9]  # not what is 1 by definition
-    wide = [each for each in told if TITLES["gaussian-1.0"] in each.quantity]
-    stated = [each for each in told if TITLES["gaussian"] in each.quantity]
+    wide, stated = ([each for each in told if TITLES[name] in each.quantity] for name in ("gaussian-1.0", "gaussian"))
     fit_wide, fit_stated = (sum(each.outcome == "reproduced" for each in some) for some in (wide, stated))
     if fit_wide <= fit_stated or not stated:
         return []

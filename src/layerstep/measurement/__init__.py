@@ -5,12 +5,19 @@ from layerstep.measurement.identification.decision import RangeResult, Rule
 from layerstep.measurement.identification.families import CLASSES, FAMILIES, Family
 from layerstep.measurement.identification.pipeline import identify
 from layerstep.measurement.identification.result import Verdict
+from layerstep.measurement.interventions.instrument import intervene
+from layerstep.measurement.interventions.result import CausalResult
+from layerstep.measurement.interventions.rule import CausalRule
+from layerstep.measurement.reading.edits import Recording
 from layerstep.measurement.reading.hooks import GPTReader, Hooked, Reader
 from layerstep.measurement.reading.probes import Probes, probe
+from layerstep.measurement.reading.readouts import Readouts, read_three_ways
 from layerstep.measurement.similarity import Line, Match, layers_won, match
 
 __all__ = [
     "CLASSES",
+    "CausalResult",
+    "CausalRule",
     "FAMILIES",
     "Family",
     "GPTReader",
@@ -21,10 +28,14 @@ __all__ = [
     "Probes",
     "RangeResult",
     "Reader",
+    "Readouts",
+    "Recording",
     "Rule",
     "Verdict",
     "identify",
+    "intervene",
     "layers_won",
     "match",
     "probe",
+    "read_three_ways",
 ]

@@ -25,7 +25,7 @@ class CausalRule:
     """
 
     unexplained: float = 0.01
-    rival: float = 2.0
+    rival: float = 25.0
     gain: float = 5.0
     p: float = 0.05
     accumulate: float = 0.3

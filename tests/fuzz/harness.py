@@ -82,12 +82,18 @@ class Count:
 
 
 def fuzz(
-    calls: Callable[[int, Path], Iterator[tuple[str, Outcome]]], count: int, seed: int, say: Callable[[str], None]
+    calls: Callable[[int, Path], Iterator[tuple[str, Outcome]]],
+    count: int,
+    seed: int,
+    seconds: float,
+    say: Callable[[str], None],
 ) -> Count:
     """Run `count` calls; every wrong one is said once per place, with the line that shows it."""
     done, start, seen = Count(), time.monotonic(), Counter()
     with tempfile.TemporaryDirectory() as home, memory_limit():
         for (line, outcome), _ in zip(calls(seed, Path(home)), range(count), strict=False):
+            if time.monotonic() - start > seconds:
+                break
             done.calls += 1
             done.passed += outcome.passed
             if outcome.wrong is not None:
@@ -105,8 +111,9 @@ def main(calls: Callable[[int, Path], Iterator[tuple[str, Outcome]]]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     options = parser.parse_args()
-    done = fuzz(calls, options.count, options.seed, say=lambda line: print(line, flush=True))
+    done = fuzz(calls, options.count, options.seed, options.seconds, say=lambda line: print(line, flush=True))
     print(done)
     few = done.calls >= 1000 and done.passed < done.calls / 2  # of a hundred calls the share varies
     sys.exit(done.wrong > 0 or few)

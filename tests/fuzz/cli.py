@@ -178,7 +178,7 @@ def command(rng: random.Random) -> list[str]:
     options = VERBS[verb]
     words = {word.partition("=")[0] if word.startswith("--") else "": word for word in SMALL[verb][0]}
     chosen = rng.sample(sorted(options), min(len(options), rng.choice([0, 1, 2, 3, 5])))
-    wrong = set(rng.sample(chosen, 1)) if chosen and rng.random() < 0.4 else set()
+    wrong = set(rng.sample(chosen, 1)) if chosen and rng.random() < 0.35 else set()
     for option in chosen:
         taken, refused = options[option]
         pool = refused if option in wrong or not taken else taken

@@ -115,7 +115,7 @@ def test_several_solvers_share_the_work_and_report_progress():
 
 
 @pytest.mark.parametrize("name", [name for name in SOLVERS if name != "causal-richardson"])  # that one diverges
-@pytest.mark.parametrize("odd", [{"sigma": 1e150}, {"sigma": 1e8, "v": 1e150, "kernel": "gaussian"}], ids=str)
+@pytest.mark.parametrize("odd", [{"sigma": 1e75}, {"sigma": 1e8, "v": 1e150, "kernel": "gaussian"}], ids=str)
 def test_a_ridge_above_everything_gives_no_nan(name, odd):
     task = ls.Task(**{"N": 4, "d": 2, "inputs": "gaussian", "kernel": "arccos1"} | odd)
     assert ls.solve(SOLVERS[name], ls.sample(task, 2, seed=256), task, [0, 1, 5]).values.isfinite().all()

@@ -128,6 +128,7 @@ def test_bad_arrays_are_refused_in_words(x, y, f, words):
         ({"sigma": -1.0}, "sigma"),
         ({"sigma": float("nan")}, "sigma"),
         ({"sigma": 1e200}, "sigma = 1e\\+200: must be from 1e-150 to 1e150"),
+        ({"sigma": 1e100}, "sigma = 1e\\+100: must be at most 1e\\+75"),
         ({"sigma": 1e-200}, "sigma = 1e-200: must be from 1e-150 to 1e150"),
         ({"inputs": "gaussian", "input_std": 1e308}, "input_std = 1e\\+308: must be from 1e-150 to 1e150"),
         ({"v": 1e-170}, "v = 1e-170: must be from 1e-150 to 1e150"),

@@ -43,6 +43,8 @@ class Task:
         require_choice("kernel", self.kernel, KERNELS, "In Python, ls.KERNELS takes a function of your own.")
         require_count(d=self.d, N=self.N)
         require_square(v=self.v, sigma=self.sigma, input_std=self.input_std)
+        largest = 1e75  # yᵀ(K + lam I)y is of size sigma⁴
+        require(self.sigma <= largest, "sigma", self.sigma, f"at most {largest:g}, so that solvers' sums are finite")
         coerce_numbers(self)
         require_inputs(self.inputs, INPUTS[self.inputs], self.d, self.input_std)
         require_kernel(self.kernel, KERNELS[self.kernel], self.d, self.v)

@@ -5,7 +5,7 @@ import torch
 
 import layerstep as ls
 from layerstep.measurement.calibration.causal_error_rates import assess, jobs, score, table
-from layerstep.measurement.calibration.mechanisms import Mechanism, negatives, positives
+from layerstep.measurement.calibration.mechanisms import Mechanism, near_misses, positives
 from layerstep.measurement.interventions.rule import CausalRule
 
 TASK = ls.Task(inputs="uniform", d=3, N=9)
@@ -57,7 +57,7 @@ def test_what_is_drawn_depends_on_the_seed_alone_and_covers_all_solvers():
     assert drawn != list(positives(TASK, 28, seed=4))
     assert {(m.mask, m.solver, m.form) for m in drawn} == {m.truth and (m.mask, *m.truth) for m in drawn}
     assert len({(m.mask, m.solver, m.form) for m in drawn}) == 14
-    others = list(negatives(TASK, 36, seed=3))
+    others = list(near_misses(TASK, 36, seed=3))
     assert all(m.truth is None for m in others)
     assert {m.group for m in others} == {"decoy", "near miss", "random"}
     for mechanism in others:

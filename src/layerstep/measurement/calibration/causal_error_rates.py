@@ -24,7 +24,7 @@ import torch
 
 from layerstep.files import provenance, write_json, write_text
 from layerstep.measurement.calibration.controls.suite import controls
-from layerstep.measurement.calibration.mechanisms import Mechanism, negatives, positives
+from layerstep.measurement.calibration.mechanisms import Mechanism, near_misses, positives
 from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult
 from layerstep.measurement.interventions.rule import CausalRule
@@ -60,7 +60,7 @@ def jobs(seed: int, counts: dict[str, int], prompts: dict[str, int]) -> list[Job
     """The models of one seed; the input distribution and the context length are drawn with them."""
     found = []
     tasks = [Task(inputs=inputs, N=N) for inputs in ("sphere", "uniform", "gaussian") for N in LENGTHS]
-    drawn = [*positives(tasks[0], counts["positive"], seed), *negatives(tasks[0], counts["negative"], seed)]
+    drawn = [*positives(tasks[0], counts["positive"], seed), *near_misses(tasks[0], counts["negative"], seed)]
     for index, mechanism in enumerate(drawn):
         given = {"task": tasks[index % len(tasks)], "seed": 1000 * seed + index, "prompts": prompts}
         found.append(Job(mechanism=mechanism, **given))

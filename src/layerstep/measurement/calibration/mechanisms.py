@@ -2,7 +2,7 @@
 
     mechanism = Mechanism(solver="richardson", form="dual", mask="open", steps=(2, 2, 1, 3))
     reader = mechanism.reader(task)          # read and edited as any user's model
-    positives(task, 40, seed=0)              # forty of them, drawn; `negatives` likewise
+    positives(task, 40, seed=0)              # forty of them, drawn; `near_misses` likewise
 
 A positive takes the steps of one solver with one bandwidth. A negative does something that must not be called one:
 `decoy` (a solver's state is readable in every layer and used by none), a near miss, or no mechanism at all.
@@ -48,10 +48,10 @@ FORMS = ("functional", "dual")
 class Mechanism:
     """What a planted network does. `truth` is what an instrument may claim of it.
 
-    kind: "solver"; or of the negatives "alternating" (odd layers take the steps of `other`), "drifting" (the bandwidth
-    changes from layer to layer), "momentum", "conjugate-gradients" (open mask only: its step sizes are sums over all
-    examples), "readable" (the path of `solver` is written into every layer, the output is exact KRR or a kernel average
-    made of the inputs anew).
+    kind: "solver"; or of the near misses "alternating" (odd layers take the steps of `other`), "drifting" (the
+    bandwidth changes from layer to layer), "momentum", "conjugate-gradients" (open mask only: its step sizes are sums
+    over all examples), "readable" (the path of `solver` is written into every layer, the output is exact KRR or a
+    kernel average made of the inputs anew).
     steps: how many steps each layer takes. v: the bandwidth of its kernel. decoy: "exact" or a solver's name.
     leak: how much of a distractor each reading of the state picks up.
     """
@@ -241,7 +241,7 @@ def positives(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
         yield Mechanism(solver=solver, form=form, decoy=decoy, **_common(random, mask))
 
 
-def negatives(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
+def near_misses(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
     """`count` networks of which nothing may be claimed: decoys, near misses, and averages without a kernel."""
     random = np.random.default_rng((seed, 1))
     kinds = [
@@ -260,7 +260,7 @@ def negatives(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
         mask = "open" if kind == "conjugate-gradients" else ("open", "causal")[(index // len(kinds)) % 2]
         own = list(POSITIVE[mask])
         random.shuffle(own)
-        given = _common(random, mask) | {"kind": kind, "form": str(random.choice(FORMS))}
+        given: dict[str, Any] = _common(random, mask) | {"kind": kind, "form": str(random.choice(FORMS))}
         if kind == "solver":
             yield Mechanism(solver=other, **given)
         elif kind == "alternating":

@@ -189,13 +189,3 @@ class Candidate:
             rule = functools.partial(_causal_fixed, N=task.N)
         A, P, k = rule(K[:, :-1, :-1], K[:, -1, :-1], task.lam)
         return Iteration(A=A, P=P, k=k, y=y[:, :-1])
-
-
-def candidates(task: Task, mask: str, bandwidths: tuple[float, ...] = BANDWIDTHS) -> list[Candidate]:
-    """Every solver in every form with every bandwidth."""
-    return [
-        Candidate(solver=solver, form=form, mask=mask, v=factor * task.v)
-        for solver in SOLVERS[mask]
-        for form in FORMS
-        for factor in bandwidths
-    ]

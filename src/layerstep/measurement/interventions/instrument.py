@@ -21,7 +21,7 @@ from layerstep.measurement.interventions.alignment import Inputs, Moments, align
 from layerstep.measurement.interventions.baselines import p_value
 from layerstep.measurement.interventions.candidates import SOLVERS
 from layerstep.measurement.interventions.checks import DOSES, Site, doses, swaps, transition
-from layerstep.measurement.interventions.operator import Operator, describe
+from layerstep.measurement.interventions.operator import describe
 from layerstep.measurement.interventions.passes import draw, gradients, states
 from layerstep.measurement.interventions.result import CausalResult, LayerResult, MatchResult
 from layerstep.measurement.interventions.rule import CausalRule
@@ -156,7 +156,7 @@ class _Run:
         )
         return layer, site
 
-    def _operators(self, index: int, writer: Float[Tensor, "W"] | None) -> dict[str, Operator | None]:
+    def _operators(self, index: int, writer: Float[Tensor, "W"] | None) -> dict[str, Any]:
         if writer is None or not self.checks:
             return {}
         rows = [each.examples[index] @ writer for each in self.scored_on]

@@ -229,7 +229,7 @@ class Hooked:
         require_kind("prompts", prompts, Prompts)
         wanted = check_edits(self.sites, edits)
         require_hookable(self.model)
-        given = _as_input(self.model, self.inputs(prompts))
+        given = _as_input(self.model, self._inputs_of(prompts))
         known = self._known
         modules = [known[name] for name in self.modules]
         with recorded(modules, self.sites, wanted) as calls:
@@ -246,6 +246,13 @@ class Hooked:
             shape = list(state.shape) if isinstance(state, Tensor) else type(state).__name__
             require(isinstance(state, Tensor) and state.ndim == 3, f"output of {name}", shape, "[B, T, W]")
         return Recording(sites=self.sites, states=states, output=output)
+
+    def _inputs_of(self, prompts: Prompts) -> Any:
+        try:
+            return self.inputs(prompts)
+        except Exception as error:
+            problem = f"raised {type(error).__name__}: {error}"
+            raise InputError(f"inputs: {problem}. It must turn Prompts into what the model is called with.") from error
 
     def predictions(self, recording: Recording) -> Tensor:
         made = recording.output if self.readout is None else self.readout(recording.output)

@@ -266,6 +266,7 @@ def near_misses(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
         elif kind == "alternating":
             yield Mechanism(solver=own[0], other=own[1], **given)
         elif kind in ("momentum", "conjugate-gradients"):
-            yield Mechanism(solver=own[0], **(given | {"form": "dual"}))
+            given["form"] = "dual"
+            yield Mechanism(solver=own[0], **given)
         else:
             yield Mechanism(solver=own[0], other=other, **given)

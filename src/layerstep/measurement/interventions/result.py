@@ -148,7 +148,8 @@ class CausalResult:
 def _layer(data: dict[str, Any]) -> LayerResult:
     kinds = {"match": MatchResult, "swap": Swap, "to_output": Operator, "one_layer": Operator}
     parts: dict[str, Any] = {name: None if data[name] is None else kind(**data[name]) for name, kind in kinds.items()}
-    return LayerResult(**(data | parts | {"doses": tuple(Dose(**each) for each in data["doses"])}))
+    parts["doses"] = tuple(Dose(**each) for each in data["doses"])
+    return LayerResult(**(data | parts))
 
 
 def _line(layer: LayerResult, rule: CausalRule) -> str:

@@ -120,15 +120,18 @@ class Construction(nn.Module):
             f"so small that no number of the forward pass leaves the range of {dtype}, {torch.finfo(dtype).max:.2g}",
             "Use float64, divide the labels and multiply the prediction, or construct with fewer steps.",
         )
-        if answer.above_promise.any() and not self._told:
-            self._tell(answer)
+        certified = self.certificate.bound if largest <= problem.B_y else None
+        above = answer.above_promise | (answer.bound > (math.inf if certified is None else certified))
+        if above.any() and not self._told:
+            self._tell(answer, int(above.sum()), certified)
         return answer
 
-    def _tell(self, answer: Prediction) -> None:
+    def _tell(self, answer: Prediction, above: int, certified: float | None) -> None:
         """Say once that bounds are above what was promised: for inputs far apart, or errors near rounding."""
         self._told = True
-        promised = "nothing can be promised" if answer.promised == math.inf else f"promised were {answer.promised:.2g}"
-        above, largest = int(answer.above_promise.sum()), float(answer.bound.max())
+        promise = answer.promised if answer.promised == math.inf or certified is None else certified
+        promised = "nothing can be promised" if promise == math.inf else f"promised were {promise:.2g}"
+        largest = float(answer.bound.max())
         warnings.warn(
             f"{above} of {len(answer.bound)} predictions have a bound above the promise, up to {largest:.2g} where "
             f"{promised}: rounding in {self.dtype} for these inputs and labels. "

@@ -29,7 +29,7 @@ def test_every_real_number_is_a_float(value, expected):
 
 
 @pytest.mark.parametrize("value", ["0.5", True, np.True_, None, 1j, [0.5], math.nan], ids=repr)
-def test_what_is_no_number_passes_no_comparison(value):
+def test_what_is_not_a_number_passes_no_comparison(value):
     assert math.isnan(as_float(value))
 
 

@@ -161,7 +161,7 @@ def command(arguments, **options):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["--help"], ["solve", "--help"], ["solve", *SMALL], ["solve", "--json", *SMALL]])
-def test_output_without_room_is_one_line(arguments):
+def test_output_on_a_full_disk_is_one_line(arguments):
     with open("/dev/full", "w") as full:
         done = command(arguments, stdout=full)
     assert done.returncode == 2
@@ -184,7 +184,7 @@ def test_stdout_may_be_closed(monkeypatch):
     assert main(["solve", *SMALL]) == 0
 
 
-def test_nothing_is_drawn_on_stderr_that_is_no_terminal(capsys):
+def test_nothing_is_drawn_on_stderr_that_is_not_a_terminal(capsys):
     assert main(["solve", *SMALL]) == 0
     assert capsys.readouterr().err == ""
 

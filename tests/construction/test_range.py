@@ -47,7 +47,9 @@ def test_the_promise_knows_how_far_apart_the_inputs_are(scheme):
     """Inner products of inputs |x| / v from their mean lose digits as |x|² / v²: 1e-6 was promised, 6e-5 the error."""
     network = construct(1, 6, 1.0, 0.1, B_y=1.0, error=1e-6, scheme=scheme)
     xq = GROUPS + 0.3
-    with pytest.warns(UserWarning, match=r"bound above the promise, up to 0.0\d+ where promised were [89].\d+e-07: rounding"):
+    with pytest.warns(
+        UserWarning, match=r"bound above the promise, up to 0.0\d+ where promised were [89].\d+e-07: rounding"
+    ):
         answer = network.predict(GROUPS, SIGNS, xq)
     error = np.abs(answer.value.numpy() - ridge_regression(GROUPS, SIGNS, xq, 1.0, 0.1)).astype(float)
     assert error.max() > network.certificate.bound

@@ -111,7 +111,7 @@ def test_a_model_of_unknown_task_takes_the_options(tmp_path, capsys):
     assert "--d = 5: must be 3" in capsys.readouterr().err
 
 
-def test_a_model_with_a_task_that_is_none_is_one_line_and_status_2(tmp_path, capsys):
+def test_a_model_whose_task_is_not_a_task_is_one_line_and_status_2(tmp_path, capsys):
     model = GPT(Model(layers=1, heads=2, width=16), d=3, N=6)
     folder = str(model.save_pretrained(tmp_path / "odd", about={"task": {"colour": "red"}}))
     assert main(["probe", folder]) == 2
@@ -150,7 +150,7 @@ def test_the_papers_network_is_judged_at_its_one_context(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_written_network_is_judged_from_its_file(tmp_path, capsys):
+def test_a_constructed_network_is_identified_from_its_file(tmp_path, capsys):
     save = str(tmp_path / "network.safetensors")
     assert main(["construct", "--d", "3", "--N", "8", "--lam", "0.01", "--L", "12", "--out", save, "--json"]) == 0
     capsys.readouterr()

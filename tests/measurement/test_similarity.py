@@ -83,7 +83,7 @@ def test_constant_steps_have_no_r2():
     same = ls.Trajectory(reference.values[3].expand(4, -1, -1), range(4), "constant")
     found = match(same, reference, prompts)
     assert math.isnan(found.r2(0, 3))
-    # Equal means that are no binary fractions: nine of them have a mean of their own.
+    # Equal means that are not binary fractions: nine of them have a mean of their own.
     third = torch.zeros(9, 11, 3)
     third[:, 3, :2] = third[:, 4, 2] = 1
     thirds = Match(cosine=third, layers=torch.arange(9.0), steps=torch.arange(11.0), label="thirds")
@@ -105,7 +105,7 @@ def test_a_planted_solver_wins_every_layer_and_a_tie_is_won_by_nobody():
     assert set(layers_won({name: match(zero, each, prompts) for name, each in references.items()}).values()) == {0}
 
 
-def test_what_is_no_number_matches_nothing():
+def test_nan_matches_nothing():
     prompts, path = planted()
     richardson, gd = (ls.solve(ls.SOLVERS[name], prompts, TASK, 20) for name in ("richardson", "gd"))
     broken, diverged = path.values.clone(), gd.values.clone()

@@ -363,7 +363,7 @@ def test_an_interrupted_result_is_not_found_as_finished_when_inputs_change_back(
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe\x00", b"no figure"])
-def test_an_svg_that_is_none_is_named(damage, tmp_path):
+def test_a_damaged_svg_is_named(damage, tmp_path):
     (tmp_path / "small.svg").write_bytes(damage)
     with pytest.raises(FileError, match=r"small\.svg is not an SVG figure"):
         result_of().svg(tmp_path)

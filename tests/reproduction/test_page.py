@@ -113,7 +113,7 @@ def links(text):
 def test_links_inside_the_page_lead_somewhere(report):
     wanted, there = links(report[0].page.read_text())
     assert {"models", "noise", "numbers", "construction"} <= wanted <= there
-    assert not {"seeds", "verdicts"} & there  # neither is on this page, so that the words for them are no links
+    assert not {"seeds", "verdicts"} & there  # neither is on this page, so the words for them do not link
 
 
 def test_the_claims_lead_to_the_seeds_where_there_are_some():

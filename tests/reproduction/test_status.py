@@ -114,13 +114,14 @@ def test_minutes_follow_the_measured_steps():
     assert costs.LAUNCHES < step_milliseconds(RUNS["width-32"]) < 1.1 * costs.LAUNCHES
     assert total_minutes(ours=False) == pytest.approx(sum(r.gpu_minutes for r in listing() if not r.ours))
     saved = total_minutes(ours=False) - total_minutes(ours=False, shared=True)
-    # Three laws and the arc-cosine kernel, two of 24 layers (twice the launches), three of linear attention.
+    # Three input distributions and the arc-cosine kernel, two of 24 layers (twice the launches), three of linear
+    # attention.
     launches = (3 + 2 + 2) * costs.LAUNCHES
-    saved_by_turns = sum(step_milliseconds(RUNS[name]) for name in costs.INTERLEAVED) - 6.5
-    assert saved == pytest.approx((launches + saved_by_turns) * 500_000 / 60_000)
+    saved_by_interleaving = sum(step_milliseconds(RUNS[name]) for name in costs.INTERLEAVED) - 6.5
+    assert saved == pytest.approx((launches + saved_by_interleaving) * 500_000 / 60_000)
 
 
-def test_measured_minutes_are_shared_by_models_trained_side_by_side(models):
+def test_measured_minutes_are_shared_by_models_trained_stacked(models):
     write_config(models / "sphere", RUNS["sphere"].run)
     assert measured_minutes(RUNS["sphere"]) is None
     write_json(models / "sphere" / "evaluation.json", {"seconds": 600, "stack": ["a", "b"]})

@@ -217,7 +217,7 @@ def test_a_task_knows_the_users_functions_by_their_values(table, monkeypatch):
     assert ls.Task(**{name: built_in}).to_dict()["fingerprints"] == described[0]["fingerprints"]
 
 
-def test_whole_numbers_are_no_precision_for_prompts():
+def test_integer_types_are_refused_as_precision_of_prompts():
     with pytest.raises(ls.InputError, match="dtype = 'int32': must be one of float64"):
         ls.sample(ls.Task(), 1, seed=0, dtype=torch.int32)
 
@@ -261,7 +261,7 @@ KERNELS_THAT_ARE_NONE = {
 
 
 @pytest.mark.parametrize("name", KERNELS_THAT_ARE_NONE)
-def test_a_kernel_that_is_none_is_refused_in_words(name, monkeypatch):
+def test_a_function_that_is_not_a_kernel_is_refused_in_words(name, monkeypatch):
     kernel, words = KERNELS_THAT_ARE_NONE[name]
     monkeypatch.setitem(ls.KERNELS, "mine", kernel)
     with pytest.raises(ls.InputError, match=f"kernel = 'mine'.*{words}"):
@@ -281,7 +281,7 @@ DISTRIBUTIONS_THAT_ARE_NONE = {
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS_THAT_ARE_NONE)
-def test_an_input_distribution_that_is_none_is_refused_in_words(name, monkeypatch):
+def test_a_function_that_is_not_an_input_distribution_is_refused_in_words(name, monkeypatch):
     function, words = DISTRIBUTIONS_THAT_ARE_NONE[name]
     monkeypatch.setitem(ls.INPUTS, "mine", function)
     with pytest.raises(ls.InputError, match=f"inputs = 'mine'.*{words}"):

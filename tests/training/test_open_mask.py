@@ -159,7 +159,7 @@ def test_what_a_mask_cannot_do_is_said_in_words(call, words):
         call()
 
 
-def test_context_lengths_take_turns_and_have_equal_shares():
+def test_context_lengths_alternate_and_have_equal_shares():
     lengths = [n for step in range(25) for n in context_lengths(RUN.override(curriculum_every=0), step)]
     assert lengths[:8] == [0, 1, 2, 3, 4, 0, 1, 2]
     assert {lengths.count(n) for n in range(5)} == {30}

@@ -123,7 +123,7 @@ def test_a_model_is_not_saved_onto_a_file(gpt, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["integers", "two precisions", "nothing"])
-def test_weights_that_are_no_weights_are_refused_in_words(gpt, tmp_path, change):
+def test_damaged_weights_are_refused_in_words(gpt, tmp_path, change):
     gpt.save_pretrained(tmp_path)
     state = gpt.state_dict()
     if change == "integers":

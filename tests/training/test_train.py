@@ -262,7 +262,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_what_is_no_run_is_refused_in_words(tmp_path, name, monkeypatch):
+def test_what_is_not_a_run_is_refused_in_words(tmp_path, name, monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as for a user
     with pytest.raises(InputError, match=MISTAKES[name][1]):
         train(MISTAKES[name][0], tmp_path / "out")
@@ -289,7 +289,7 @@ def test_weights_saved_over_others_are_the_ones_that_are_read(tmp_path):
         assert len({name[-17:] for name in files}) == 1
 
 
-def test_what_is_no_precision_or_size_is_refused_in_words(tmp_path):
+def test_what_is_not_a_precision_or_size_is_refused_in_words(tmp_path):
     gpt = GPT(Model(layers=1, heads=1, width=8), d=2, N=3)
     for options in ({"dtype": torch.int8}, {"shard_bytes": 0}):
         with pytest.raises(InputError, match=f"{next(iter(options))} = .*: must be"):
@@ -300,7 +300,7 @@ def test_what_is_no_precision_or_size_is_refused_in_words(tmp_path):
 @pytest.mark.parametrize(
     "options", [{"snapshots": 0.5}, {"snapshots": ["a"]}, {"snapshots": [1.0]}, {"checkpoint_seconds": "60"}], ids=str
 )
-def test_what_is_no_fraction_or_time_is_refused_in_words(tmp_path, options, monkeypatch):
+def test_what_is_not_a_fraction_or_time_is_refused_in_words(tmp_path, options, monkeypatch):
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # as for a user
     with pytest.raises(InputError, match=f"{next(iter(options))} = .*: must be a"):
         train(RUN, tmp_path / "out", device="cpu", **options)
@@ -356,7 +356,7 @@ def test_a_log_that_cannot_grow_is_one_sentence(tmp_path, monkeypatch):
         train(RUN, tmp_path, device="cpu")
 
 
-def test_a_loss_that_is_no_number_stops_the_run_in_words(tmp_path):
+def test_a_loss_that_is_not_a_number_stops_the_run_in_words(tmp_path):
     with pytest.raises(Diverged, match=r"the loss of run 0 is nan .* Lower lr"):
         train(RUN.override(lr=1e30, warmup=0), tmp_path, device="cpu")
 

@@ -48,6 +48,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | No
 
 
 def _print_table(made: Table) -> None:
-    """Print at the width that cells need that may not wrap, whatever the terminal's: 0.001... is no number."""
+    """Print at the width that cells need that may not wrap, whatever the terminal's: 0.001... is not a number."""
     needed = Console(width=10_000).measure(made).minimum
     Console(width=max(needed, Console().width)).print(made)

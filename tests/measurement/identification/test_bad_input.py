@@ -48,7 +48,7 @@ def test_paths_with_nothing_to_identify_say_why(prompts, instrument, values, wor
     assert words in str(verdict)
 
 
-def test_too_few_sequences_are_no_verdict(prompts):
+def test_too_few_sequences_give_no_verdict(prompts):
     few = prompts[:10]
     verdict = identify(planted(few, "richardson"), few, TASK)
     assert verdict.solver is None

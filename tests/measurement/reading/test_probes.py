@@ -28,7 +28,7 @@ def small_gpt() -> GPT:
 class Planted:
     """A reader whose first site holds f at the token, linearly mixed, and with it a quiet label; the second f before.
 
-    f is no input of a model: a state that held the label itself would be refused.
+    f is not an input of a model: a state that had the label itself would be refused.
     """
 
     def __init__(self) -> None:

@@ -68,7 +68,7 @@ class Probes:
     def self_check(self, prompts: Prompts, *, tolerance: float = 0.01) -> float:
         """Largest difference between this path and that of the model in float64 on the CPU, on 4 prompts.
 
-        A layer that is NaN in both is no difference; `identify` leaves it out and says so.
+        A layer that is NaN in both makes no difference; `identify` leaves it out and says so.
         """
         require_kind("prompts", prompts, Prompts)
         require_positive(tolerance=tolerance)

@@ -165,5 +165,6 @@ def test_an_archive_knows_the_commit_it_was_made_from(tmp_path, monkeypatch):
     monkeypatch.setattr(layerstep.files, "__file__", str(tmp_path / "files.py"))
     (tmp_path / "commit.txt").write_text("$Format:%H$\n")  # as it lies in a clone
     assert provenance()["commit"] == "unknown"
+    layerstep.files._commit.cache_clear()
     (tmp_path / "commit.txt").write_text("0123456789abcdef0123456789abcdef01234567\n")
     assert provenance()["commit"] == "0123456789"

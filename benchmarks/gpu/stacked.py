@@ -19,7 +19,8 @@ from layerstep.files import provenance, write_json, write_text
 from layerstep.training import GPT, Run, evaluate
 from layerstep.training.checkpoint import load_checkpoint
 from layerstep.training.engine import Engine
-from layerstep.training.loop import CHECKPOINTS, training
+from layerstep.training.folders import CHECKPOINTS
+from layerstep.training.loop import training
 from layerstep.training.sampling import CHUNK
 from layerstep.training.stack import Layout
 

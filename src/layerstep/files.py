@@ -79,9 +79,13 @@ def require_writable(path: str | os.PathLike) -> None:
         raise Seen
 
 
+class InUseError(FileError):
+    """Another process has the lock."""
+
+
 @contextlib.contextmanager
 def locked(path: str | os.PathLike, taken: str) -> Iterator[None]:
-    """Lock the file `path`, made where it is missing, for this process alone; FileError(taken) where another has it.
+    """Lock the file `path`, made where it is missing, for this process alone; InUseError(taken) where another has it.
 
     The lock ends with the process, however that ends. Where the disk or the system has no locks a warning says so.
     """
@@ -97,7 +101,7 @@ def locked(path: str | os.PathLike, taken: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (ImportError, OSError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EACCES):
-                raise FileError(taken) from error
+                raise InUseError(taken) from error
             why = error.strerror if isinstance(error, OSError) else "this system has no fcntl"
             words = f"{path} cannot be locked ({why}). See to it that no other process writes there."
             warnings.warn(words, stacklevel=3)
@@ -214,7 +218,7 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
     return {
         "layerstep": layerstep.__version__,
-        "commit": _commit(),
+        "commit": _commit(Path(__file__).resolve().parent),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": numpy.__version__,
@@ -224,10 +228,10 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
     }
 
 
-def _commit() -> str:
+@functools.cache
+def _commit(here: Path) -> str:
     """The commit of this package's own repository, or the one an archive of it was made from (`git archive` fills
-    commit.txt); in a repository of somebody else's it has none."""
-    here = Path(__file__).resolve().parent
+    commit.txt); in a repository of somebody else's it has none. Looked up once: the code of a process stays."""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(here), *words]

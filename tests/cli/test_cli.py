@@ -192,7 +192,7 @@ def test_nothing_is_drawn_on_stderr_that_is_not_a_terminal(capsys):
 @pytest.mark.parametrize(
     ("place", "presses", "words"),
     [
-        ("_claim", 2, "Nothing was written to {}: the same command starts anew."),
+        ("claim", 2, "Nothing was written to {}: the same command starts anew."),
         ("_Loop.run", 2, "There is no checkpoint in {} yet: the same command starts anew."),
         ("_Loop._later", 1, "The last checkpoint is in {}: the same command goes on."),
     ],

@@ -69,7 +69,8 @@ def press():
     signal.signal(signal.SIGINT, before)
 
 
-def test_sigterm_writes_a_checkpoint_and_ends_the_process_as_ever(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_a_schedulers_signal_writes_a_checkpoint_and_ends_the_process_as_ever(tmp_path, number):
     """As a scheduler sends it: what runs after the call in the script is not run."""
     code = (
         SCRIPT.replace("device=", "on_log=lambda record: print(record['step'], flush=True), device=")
@@ -80,9 +81,9 @@ def test_sigterm_writes_a_checkpoint_and_ends_the_process_as_ever(tmp_path):
     process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     first = int(process.stdout.readline())
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     rest = process.stdout.read()
-    assert process.wait() == -signal.SIGTERM
+    assert process.wait() == -number
     assert "ran on" not in rest
     found = load_checkpoint(tmp_path / "checkpoints", runs)
     assert found is not None
@@ -98,8 +99,9 @@ def test_ctrl_c_writes_a_checkpoint_that_goes_on_to_the_same_bits(tmp_path, pres
         train(RUN, tmp_path / "a", device="cpu", on_log=lambda record: record["step"] == at and press())
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     found = load_checkpoint(tmp_path / "a" / "checkpoints", [RUN])
-    assert found is not None
-    assert at <= found[0] <= min(at + 3 * 64, 300)  # losses are read a few chunks late
+    assert (found is None) == (at == 300)  # nothing is left to go on from when the model is saved
+    if found:
+        assert at <= found[0] <= min(at + 3 * 64, 300)  # losses are read a few chunks late
     resumed = train(RUN, tmp_path / "a", device="cpu", resume=True)
     about = json.loads((tmp_path / "a" / "runs.json").read_text())
     went_on = [about["provenance"]["device"]] if at == 64 else []  # 300: the model was saved already
@@ -172,8 +174,9 @@ def test_a_finished_run_is_found_done(tmp_path, monkeypatch, runs, resume):
         assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
 
 
-def test_a_finished_model_that_was_damaged_is_made_again_from_the_checkpoint(tmp_path):
+def test_a_finished_model_that_was_damaged_is_trained_again(tmp_path):
     first = train(RUN, tmp_path, device="cpu")
+    assert not (tmp_path / "checkpoints").exists()
     (tmp_path / "model.safetensors").write_bytes(b"1234")
     again = train(RUN, tmp_path, device="cpu")
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
@@ -312,20 +315,66 @@ def test_one_folder_is_one_run_at_a_time(tmp_path):
     first = training(RUN, tmp_path, device="cpu")
     next(first)
     with pytest.raises(FileError, match=r"is in use by another process\. Wait for it, or"):
-        train(RUN, tmp_path, device="cpu", resume=True)
+        train(RUN, tmp_path, device="cpu", resume=True, wait=0.5)
+    waiting = threading.Thread(target=train, args=(RUN, tmp_path), kwargs={"device": "cpu", "wait": 60})
+    waiting.start()
+    next(first)
     first.close()
-    train(RUN, tmp_path, device="cpu", resume=True)
+    waiting.join()
+    records = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records] == sorted({record["step"] for record in records})
+    assert records[-1]["step"] == RUN.steps
+
+
+def test_ctrl_c_ends_the_wait_for_another_process(tmp_path, press):
+    pytest.importorskip("fcntl")
+    first = training(RUN, tmp_path, device="cpu")
+    next(first)
+    timer = threading.Timer(0.5, press_from_a_thread)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        train(RUN, tmp_path, device="cpu", wait=60)
+    first.close()
+
+
+def press_from_a_thread():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_training_writes_how_good_the_model_is(tmp_path):
+    gpt = train(RUN, tmp_path, device="cpu", prompts=64)
+    found = json.loads((tmp_path / "evaluation.json").read_text())
+    assert found["evaluation"] == ls.evaluate(gpt, RUN.task, B=64, seed=RUN.seed).to_dict()
+    assert found["identity"] == RUN.identity
+    assert found["seconds"] > 0
+    (tmp_path / "evaluation.json").unlink()  # as if killed before it was there
+    train(RUN, tmp_path, device="cpu", prompts=64)
+    assert json.loads((tmp_path / "evaluation.json").read_text())["evaluation"] == found["evaluation"]
+
+
+def test_a_run_that_diverged_is_not_trained_again(tmp_path, monkeypatch):
+    lost = RUN.override(lr=1e30, warmup=0)
+    words = []
+    for engine in (None, "not needed"):
+        if engine:
+            monkeypatch.setattr("layerstep.training.loop.Engine", None)
+        with pytest.raises(Diverged, match="the loss of run 0 is nan") as found:
+            train([lost], tmp_path, device="cpu")
+        words.append(str(found.value))
+    assert words[0] == words[1]
 
 
 @pytest.mark.parametrize("line", [b"{}", b"[1]", b"null", b'{"step": "x"}', b"\xff\xfe", b'{"step": 3'])
 def test_a_damaged_line_of_the_log_costs_that_line(tmp_path, line):
-    train(RUN, tmp_path, device="cpu")
+    steps = training(RUN, tmp_path, device="cpu")
+    for _ in range(3):
+        next(steps)
+    steps.close()
     log = tmp_path / "log.jsonl"
     whole = log.read_bytes()
     log.write_bytes(line + b"\n" + whole)
-    (tmp_path / "config.json").unlink()  # as if stopped before the model was saved
     train(RUN, tmp_path, device="cpu", resume=True)
-    assert log.read_bytes() == whole
+    assert log.read_bytes().startswith(whole)
 
 
 def test_the_last_step_is_shown_once(tmp_path, capsys):

@@ -11,8 +11,12 @@ from cyclopts import Parameter
 from layerstep.cli.options import KINDS, TaskOptions
 from layerstep.cli.output import Output
 from layerstep.errors import InputError, quoted, require, require_count
-from layerstep.training import PRESETS, Model, Run, evaluate, train
+from layerstep.files import read_json
+from layerstep.training import PRESETS, Model, Run, train
 from layerstep.training.config import ATTENTION, PRECISION, scalars
+from layerstep.training.directory import places
+from layerstep.training.folders import CHECKPOINTS, EVALUATION, RUNS
+from layerstep.training.loop import WAIT
 
 HELP = {
     "attention": f"{', '.join(ATTENTION)}.",
@@ -65,6 +69,7 @@ def run(
     device: str | None = None,
     checkpoint_seconds: float = 60.0,
     prompts: int = 2048,
+    wait: float = WAIT,
 ) -> Output:
     """Train a GPT-style model on Gaussian-process prompts, and say how far it is from exact kernel ridge regression.
 
@@ -77,6 +82,7 @@ def run(
         device: cpu, cuda, cuda:1 or mps; the best there is when not given.
         checkpoint_seconds: seconds between checkpoints; a kill loses at most this.
         prompts: prompts of the evaluation at the end, on streams that training never uses (0: none).
+        wait: seconds to wait for a process that trains in `out` already.
     """
     require_count(0, prompts=prompts)
     given = {name: value for name, value in vars(changes).items() if value is not None}
@@ -86,25 +92,25 @@ def run(
     base = PRESETS[preset].override(**given, **words)
     runs = [base.override(**parse(changes)) for changes in stack] or [base]
     try:
-        models: Any = train(
+        train(
             runs if stack else base,
             out,
             device=device,
             resume=True if resume else "auto",
             checkpoint_seconds=checkpoint_seconds,
             progress=True,
+            prompts=prompts,
+            wait=wait,
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_go_on(out)) from None
     results, lines = [], []
-    for each, model in zip(runs, models if stack else [models], strict=True):
-        folder = out / each.name if stack else out
+    about = read_json(out / RUNS)
+    for each, folder in zip(runs, places(out, about, runs), strict=True):
         result: dict[str, Any] = {"folder": str(folder), "identity": each.identity, "steps": each.steps}
         lines.append(f"{folder}: {each.steps:,} steps")
         if prompts:
-            # Streams of evaluation and training never meet, whatever the seeds.
-            errors = evaluate(model, each.task, B=prompts, seed=each.seed).to_dict()
-            result["evaluation"] = errors
+            errors = result["evaluation"] = read_json(folder / EVALUATION)["evaluation"]
             mse, krr = errors["mse"][-1], errors["krr"][-1]
             lines.append(f"  MSE {mse:.4f} with all examples, exact KRR {krr:.4f}: {errors['ratio']:.3f} times")
         results.append(result)
@@ -112,8 +118,6 @@ def run(
 
 
 def _how_to_go_on(out: Path) -> str:
-    from layerstep.training.loop import CHECKPOINTS, RUNS
-
     if any((out / CHECKPOINTS).glob("step-*.json")):
         return f"The last checkpoint is in {out}: the same command goes on."
     if (out / RUNS).exists():

@@ -5,7 +5,9 @@ Both are written aside and renamed, so a kill at any moment leaves the checkpoin
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from layerstep.training.config import Run
 
 FORMAT = 1
 KEPT = 2
+ABANDONED = 600.0  # seconds
 
 
 def checksum(path: Path) -> str:
@@ -36,10 +39,22 @@ def save_checkpoint(folder: Path, runs: Sequence[Run], step: int, state: dict[st
         {"format": FORMAT, "step": step, "runs": [run.identity for run in runs], "sha256": checksum(path)},
     )
     kept = {note.stem for note in sorted(folder.glob("step-*.json"))[-KEPT:]}
-    for old in [*folder.glob("step-*"), *folder.glob(".step-*.part")]:  # a kill may have left halves behind
+    for old in folder.glob("step-*"):
         if old.stem not in kept:
             old.unlink(missing_ok=True)
+    for half in folder.glob(".step-*.part"):  # a kill left it behind; a young one may be another's, without locks
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - half.stat().st_mtime > ABANDONED:
+                half.unlink()
     return path
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove them all, notes first: a kill in between leaves none that counts, or older ones that do."""
+    for old in [*sorted(folder.glob("step-*.json")), *folder.glob("step-*"), *folder.glob(".step-*.part")]:
+        old.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def load_checkpoint(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require_count, require_kind
+from layerstep.errors import FileError, require_count, require_kind
+from layerstep.files import provenance, read_json, write_json
 from layerstep.tasks import Task, sample
 from layerstep.tasks.posterior import posterior_means
+from layerstep.training.config import Run
+from layerstep.training.folders import EVALUATION
 from layerstep.training.gpt import GPT
 
 
@@ -36,6 +43,20 @@ class Evaluation:
             "krr": self.krr.tolist(),
             "ratio": self.ratio,
         }
+
+
+def evaluate_run(model: GPT, run: Run, folder: Path, *, B: int, facts: Mapping[str, Any]) -> None:
+    """Write evaluation.json, unless it is there: errors on B prompts of the run's task, on streams that training never
+    uses, and `facts` of the training."""
+    file = folder / EVALUATION
+    with contextlib.suppress(FileError, KeyError, TypeError):
+        found = read_json(file)
+        if found["identity"] == run.identity and found["evaluation"]["ratio"] >= 0:
+            return
+    found = evaluate(model, run.task, B=B, seed=run.seed)
+    device = str(next(model.parameters()).device)
+    whole = {"identity": run.identity, "evaluation": found.to_dict(), **facts, "provenance": provenance(device)}
+    write_json(file, whole)
 
 
 @torch.no_grad()

@@ -7,10 +7,9 @@ import json
 import math
 import os
 import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from torch import Tensor
 
 from layerstep.errors import (
     FileError,
-    InputError,
     LayerstepError,
     as_device,
     as_float,
@@ -28,18 +26,21 @@ from layerstep.errors import (
     require,
     require_callable,
     require_choice,
+    require_count,
 )
-from layerstep.files import locked, provenance, read_json, write_json, write_text
+from layerstep.files import provenance, write_json, write_text
 from layerstep.progress import showing
-from layerstep.training.checkpoint import load_checkpoint, save_checkpoint
+from layerstep.training.checkpoint import load_checkpoint, remove_checkpoints, save_checkpoint
 from layerstep.training.config import Run
+from layerstep.training.directory import begun_in, claim, failures, finished_models, places, wait_for
 from layerstep.training.engine import STREAM_SLICES, Engine
-from layerstep.training.gpt import GPT
-from layerstep.training.pretrained import CONFIG
+from layerstep.training.evaluation import evaluate_run
+from layerstep.training.folders import CHECKPOINTS, FAILED, LOG, SNAPSHOTS, facts_of
+from layerstep.training.interruption import run_to_end
 from layerstep.training.schedule import active_points, learning_rate
 from layerstep.training.stack import require_fits, require_stackable
 
-RUNS, LOG, CHECKPOINTS, SNAPSHOTS, LOCK = "runs.json", "log.jsonl", "checkpoints", "snapshots", ".lock"
+WAIT = 150.0  # seconds; network disks keep the locks of a lost machine for 90
 Record = dict[str, Any]
 
 
@@ -59,16 +60,22 @@ def train(
     progress: bool = False,
     fused: bool | None = None,
     stream_slices: int = STREAM_SLICES,
+    prompts: int = 2048,
+    wait: float = WAIT,
 ) -> Any:
-    """Train `run` and write config.json, model.safetensors, log.jsonl and checkpoints to the directory `out`.
+    """Train `run` and write config.json, model.safetensors, evaluation.json, log.jsonl to the directory `out`.
 
     The result is a GPT. A list of runs of one shape is trained as a stack, each model in a directory of its own
     inside `out`; the result is then a list of GPT. Where one diverges, the others go on to their end and are saved
-    before that is raised.
+    before that is raised; failed.json keeps the words, and the same call raises them again.
 
     The same call again goes on from the last checkpoint, to the very bits an uninterrupted run has on the same
     machine, and finds a finished run done. resume=True insists on something to go on from, resume=False on nothing.
-    Ctrl-C and SIGTERM write a checkpoint first; a second one does not wait for the chunk of steps to end.
+    Ctrl-C, SIGTERM and SIGUSR2 write a checkpoint first; a second one does not wait for the chunk of steps to end.
+    While another process has the directory this one waits, `wait` seconds at most: a disk may keep the locks of a
+    lost machine for a minute or two. Checkpoints are removed when the model is saved.
+
+    evaluation.json is the model's error beside exact kernel ridge regression on `prompts` prompts (0: none).
 
     `snapshots` are the fractions of training at which the weights are kept too. A tracker is a function: `on_log` is
     called with every record of the log. `fused` asks for the hand-written kernels or refuses them (None: where they
@@ -76,14 +83,8 @@ def train(
     """
     options = {"device": device, "resume": resume, "checkpoint_seconds": checkpoint_seconds, "snapshots": snapshots}
     options |= {"on_log": on_log, "progress": progress, "fused": fused, "stream_slices": stream_slices}
-    steps, result = training(run, out, **options), None
-    with _signals_wait() as arrived:
-        try:
-            while not arrived:
-                next(steps)
-        except StopIteration as end:
-            result = end.value
-        steps.close()
+    options |= {"prompts": prompts, "wait": wait}
+    result, arrived = run_to_end(training(run, out, **options))
     for number in arrived:
         signal.raise_signal(number)
     return result
@@ -101,8 +102,14 @@ def training(
     progress: bool = False,
     fused: bool | None = None,
     stream_slices: int = STREAM_SLICES,
+    prompts: int = 2048,
+    wait: float = 0.0,
+    names: Sequence[str] | None = None,
 ) -> Generator[None, None, Any]:
-    """`train`, stopping after every chunk of steps so that several can advance together; closed early it saves."""
+    """`train`, stopping after every chunk of steps so that several can advance together; closed early it saves.
+
+    names: directories of a stack's models inside `out`; a stack that was begun keeps those it has.
+    """
     alone = isinstance(run, Run)
     require(alone or _are_runs(run), "run", quoted(run), "a Run or a list of them", "Such as ls.PRESETS['tiny'].")
     runs = [run] if isinstance(run, Run) else list(run)
@@ -114,98 +121,41 @@ def training(
     require(fractions, "snapshots", quoted(snapshots), "a list of fractions between 0 and 1")
     require_choice("resume", resume, ("auto", True, False))
     require_callable("on_log", print if on_log is None else on_log, "a function of a record of the log")
+    require_count(0, prompts=prompts)
+    require(as_float(wait) >= 0, "wait", quoted(wait), "a number of seconds")
     where, folder = as_device(device), as_path("out", out)
-    folders = [folder] if alone else [folder / each.name for each in runs]
-    found = _found(folder, runs, resume)
-    models = _finished(runs, folders) if found else None
+    about = begun_in(folder, runs, resume)
+    models = finished_models(folder, runs, about)
     if models is None:
         require_fits(runs, where)
-        with locked(folder / LOCK, f"{folder} is in use by another process. Wait for it, or choose another directory."):
-            _claim(folder, runs, where, _found(folder, runs, resume))  # asked again: another may have been faster
-            with torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
-                engine = Engine(runs, where, fused, stream_slices)
-                checkpoint = load_checkpoint(folder / CHECKPOINTS, runs, engine.state)
-                if checkpoint is not None:
-                    engine.restore(checkpoint[1], checkpoint[0])
-                yield from _Loop(engine, folder, folders, checkpoint_seconds, snapshots, on_log).run(progress)
-        models = [engine.gpt(s) for s in range(len(runs))]
+        with contextlib.ExitStack() as stack:
+            yield from wait_for(stack, folder, wait)
+            about = begun_in(folder, runs, resume)  # asked again: another may have been faster
+            models = finished_models(folder, runs, about)
+            if models is None:
+                inside = [run.name for run in runs] if names is None else list(names)
+                about = claim(folder, runs, where, about, ["."] if alone else inside)
+                with torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
+                    engine = Engine(runs, where, fused, stream_slices)
+                    checkpoint = load_checkpoint(folder / CHECKPOINTS, runs, engine.state)
+                    if checkpoint is not None:
+                        engine.restore(checkpoint[1], checkpoint[0])
+                    loop = _Loop(engine, folder, about, checkpoint_seconds, snapshots, on_log)
+                    yield from loop.run(progress)
+                models = [None if s in loop.diverged else engine.gpt(s) for s in range(len(runs))]
+    for run, place, model in zip(runs, places(folder, about, runs), models, strict=True):
+        if model is not None and prompts:
+            evaluate_run(model, run, place, B=prompts, facts=facts_of(folder, about))
+    if any(model is not None for model in models):
+        remove_checkpoints(folder / CHECKPOINTS)
+    if lost := failures(folder, runs):
+        whole = " The other models are whole." if len(lost) < len(runs) else ""
+        raise Diverged(" ".join(lost.values()) + whole)
     return models[0] if alone else models
 
 
 def _are_runs(runs: object) -> bool:
     return isinstance(runs, Sequence) and all(isinstance(each, Run) for each in runs)
-
-
-def _found(folder: Path, runs: list[Run], resume: bool | str) -> bool:
-    """Whether these runs were begun in `folder`; an InputError where it is somebody else's, or not what `resume` says.
-
-    Nothing is written.
-    """
-    about = folder / RUNS
-    if about.exists():
-        known = read_json(about)
-        if not isinstance(known, dict) or known.get("identities") != [run.identity for run in runs]:
-            raise InputError(f"out = {folder}: holds another run ({RUNS} there). Choose another directory.")
-        if resume is False:
-            raise InputError(f"out = {folder}: this run was started there. Pass resume, or choose another directory.")
-        return True
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"out = {folder}: is a file. Choose a directory.")
-    if folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir()):
-        raise InputError(f"out = {folder}: is not empty and holds no run. Choose another directory.")
-    if resume is True:
-        raise InputError(f"out = {folder}: there is nothing to resume. Leave out resume, or choose another directory.")
-    return False
-
-
-def _finished(runs: list[Run], folders: list[Path]) -> list[GPT] | None:
-    """The models of runs that came to their end; None where one is missing or damaged."""
-    try:
-        for run, folder in zip(runs, folders, strict=True):
-            about = read_json(folder / CONFIG)["about"]
-            if about["step"] != run.steps or Run.from_dict(about["run"]).identity != run.identity:
-                return None
-        return [GPT.from_pretrained(folder, dtype=run.dtype) for run, folder in zip(runs, folders, strict=True)]
-    except (LayerstepError, TypeError, KeyError):
-        return None
-
-
-def _claim(folder: Path, runs: list[Run], device: torch.device, begun: bool) -> None:
-    """Make `folder` the place of these runs; where they were begun, add this machine to those they went on upon."""
-    here = provenance(str(device))
-    about = {"identities": [run.identity for run in runs], "runs": [run.to_dict() for run in runs], "provenance": here}
-    if begun:
-        about = read_json(folder / RUNS)
-        about["resumed"] = [*about.get("resumed", []), here]
-    write_json(folder / RUNS, about)
-
-
-@contextlib.contextmanager
-def _signals_wait() -> Iterator[list[int]]:
-    """Yield a list: the first Ctrl-C or SIGTERM is put there and interrupts nothing, the second acts as ever.
-
-    Only the main thread may handle signals, and a program that handles or ignores them in its own way keeps that.
-    """
-    arrived: list[int] = []
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    if threading.current_thread() is not threading.main_thread():
-        usual = {}
-    ours = [number for number, handler in usual.items() if signal.getsignal(number) is handler]
-
-    def restore() -> None:
-        for number in ours:
-            signal.signal(number, usual[number])
-
-    def first(number: int, _: Any) -> None:
-        restore()
-        arrived.append(number)
-
-    for number in ours:
-        signal.signal(number, first)
-    try:
-        yield arrived
-    finally:
-        restore()
 
 
 class _Loop:
@@ -215,12 +165,13 @@ class _Loop:
         self,
         engine: Engine,
         folder: Path,
-        folders: list[Path],
+        about: Mapping[str, Any],
         checkpoint_seconds: float,
         snapshots: Sequence[float],
         on_log: Callable[[Record], None] | None,
     ) -> None:
-        self.engine, self.folder, self.folders, self.on_log = engine, folder, folders, on_log
+        self.engine, self.folder, self.on_log = engine, folder, on_log
+        self.folders = places(folder, about, engine.runs)
         self.checkpoint_seconds = checkpoint_seconds
         self.total = engine.runs[0].steps
         self.snapshots = sorted({max(1, round(f * self.total)) for f in snapshots})
@@ -259,7 +210,10 @@ class _Loop:
             self._checkpoint()
             self._save_models()
         if self.diverged:
-            raise Diverged(" ".join(self.diverged.values()) + " The other models are whole.")
+            self._write_failures()
+
+    def _write_failures(self) -> None:
+        write_json(self.folder / FAILED, {self.engine.runs[i].identity: words for i, words in self.diverged.items()})
 
     def _later(self, before: int, losses: Tensor) -> None:
         """Start copying losses to the host, and remember to read them."""
@@ -294,6 +248,7 @@ class _Loop:
                 self.diverged.setdefault(i, words)
                 record["loss"][i] = record["last"][i] = None
         if len(self.diverged) == len(runs):
+            self._write_failures()
             raise Diverged(self.diverged[0])
         self._write(record)
         self.words = "loss " + " ".join("nan" if v is None else f"{v:.4f}" for v in record["loss"])

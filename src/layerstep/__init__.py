@@ -43,20 +43,33 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.solvers import SOLVERS as SOLVERS
     from layerstep.solvers import Boosting as Boosting
     from layerstep.solvers import CausalBoosting as CausalBoosting
+    from layerstep.solvers import CausalGD as CausalGD
     from layerstep.solvers import CausalRichardson as CausalRichardson
     from layerstep.solvers import Chebyshev as Chebyshev
+    from layerstep.solvers import ChebyshevInWeights as ChebyshevInWeights
     from layerstep.solvers import ConjugateGradient as ConjugateGradient
+    from layerstep.solvers import ConjugateGradientInWeights as ConjugateGradientInWeights
+    from layerstep.solvers import DiscreteMMSE as DiscreteMMSE
     from layerstep.solvers import GradientDescent as GradientDescent
+    from layerstep.solvers import GradientDescentInWeights as GradientDescentInWeights
+    from layerstep.solvers import GradientDescentPlusPlus as GradientDescentPlusPlus
     from layerstep.solvers import HeavyBall as HeavyBall
+    from layerstep.solvers import HeavyBallInWeights as HeavyBallInWeights
     from layerstep.solvers import IterativeSolver as IterativeSolver
+    from layerstep.solvers import Kaczmarz as Kaczmarz
     from layerstep.solvers import NadarayaWatson as NadarayaWatson
     from layerstep.solvers import NearestNeighbors as NearestNeighbors
     from layerstep.solvers import Nesterov as Nesterov
+    from layerstep.solvers import NesterovInWeights as NesterovInWeights
+    from layerstep.solvers import Newton as Newton
     from layerstep.solvers import NewtonSchulz as NewtonSchulz
+    from layerstep.solvers import OnlineGD as OnlineGD
+    from layerstep.solvers import Preconditioned as Preconditioned
     from layerstep.solvers import RecursiveKRR as RecursiveKRR
     from layerstep.solvers import Richardson as Richardson
     from layerstep.solvers import RidgePath as RidgePath
     from layerstep.solvers import Shrinkage as Shrinkage
+    from layerstep.solvers import SoftmaxAverage as SoftmaxAverage
     from layerstep.solvers import Solver as Solver
     from layerstep.solvers import exact as exact
     from layerstep.solvers import solve as solve
@@ -81,7 +94,9 @@ else:
         "tasks": "INPUTS KERNELS Path Prompts Task Trajectory sample",
         "solvers": """SOLVERS Boosting CausalBoosting CausalRichardson Chebyshev ConjugateGradient GradientDescent
             HeavyBall IterativeSolver NadarayaWatson NearestNeighbors Nesterov NewtonSchulz RecursiveKRR Richardson
-            RidgePath Shrinkage Solver exact solve solve_all""",
+            RidgePath Shrinkage Solver exact solve solve_all CausalGD ChebyshevInWeights ConjugateGradientInWeights
+            DiscreteMMSE GradientDescentInWeights GradientDescentPlusPlus HeavyBallInWeights Kaczmarz NesterovInWeights
+            Newton OnlineGD Preconditioned SoftmaxAverage""",
         "construction": "Certificate Construction Prediction TransformerKRR construct",
         "training": "Diverged Evaluation GPT Model PRESETS Run evaluate train",
         "measurement": """FAMILIES Family GPTReader Hooked Instrument Match Probes Reader Rule Verdict identify

@@ -123,6 +123,12 @@ def nadaraya_watson(K, k, y, lam) -> Iterator[float]:
         yield (k**t) @ y / (k**t).sum()
 
 
+def softmax_average(K, k, y, lam) -> Iterator[float]:
+    for t in itertools.count():
+        p = np.exp(t * k)
+        yield p @ y / p.sum()
+
+
 def nearest(K, k, y, lam) -> Iterator[float]:
     order = np.argsort(-k, kind="stable")
     for t in itertools.count():

@@ -11,8 +11,18 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 import layerstep as ls
-from layerstep.solvers import SOLVERS, Chebyshev, ConjugateGradient, RecursiveKRR, Richardson, RidgePath, Shrinkage
-from oracles import literal
+from layerstep.solvers import (
+    SOLVERS,
+    CausalGD,
+    Chebyshev,
+    ConjugateGradient,
+    RecursiveKRR,
+    Richardson,
+    RidgePath,
+    Shrinkage,
+)
+from oracles import literal, primal
+from oracles.primal import of_kernel
 
 TASKS = {
     "sphere": ls.Task(N=12),
@@ -54,9 +64,22 @@ CASES = {
     "boost": (SOLVERS["boost"], literal.boost, 100, 1e-10),
     "causal-richardson": (SOLVERS["causal-richardson"], literal.causal_richardson, 60, 1e-11),
     "causal-boost": (SOLVERS["causal-boost"], partial(literal.boost, causal=True), 60, 1e-11),
+    # On weights of the kernel's features; tests/solvers/test_in_weights.py has them on linear regression.
+    "gd-weights": (SOLVERS["gd-weights"], of_kernel(primal.gradient_descent), 200, 1e-9),
+    "gd++": (SOLVERS["gd++"], of_kernel(partial(primal.plus_plus, gamma=0.1, eta=1.0)), 40, 1e-9),
+    "newton": (SOLVERS["newton"], of_kernel(primal.newton), 10, 1e-7),
+    "cg-weights": (SOLVERS["cg-weights"], of_kernel(primal.conjugate_gradient), 5, 1e-7),
+    "nesterov-weights": (SOLVERS["nesterov-weights"], of_kernel(primal.nesterov), 60, 1e-7),
+    "heavy-ball-weights": (SOLVERS["heavy-ball-weights"], of_kernel(primal.heavy_ball), 60, 1e-6),
+    "chebyshev-weights": (SOLVERS["chebyshev-weights"], of_kernel(primal.chebyshev), 30, 1e-7),
+    "kaczmarz": (SOLVERS["kaczmarz"], of_kernel(primal.kaczmarz), 20, 1e-9),
+    "online-gd": (SOLVERS["online-gd"], of_kernel(primal.online), 1, 1e-9),
+    "causal-gd": (CausalGD(eta=0.1), of_kernel(partial(primal.causal, eta=0.1)), 40, 1e-9),
+    "softmax-average": (SOLVERS["softmax-average"], literal.softmax_average, 20, 1e-12),
 }
 TO_KRR = ["richardson", "richardson-plain", "richardson-fixed", "cg", "cg-row-sum", "gd", "nesterov", "heavy-ball"]
-TO_KRR += ["chebyshev", "newton-schulz", "knn", "recursive", "shrink"]
+TO_KRR += ["chebyshev", "newton-schulz", "knn", "recursive", "shrink", "gd-weights", "gd-weights-fixed", "cg-weights"]
+TO_KRR += ["nesterov-weights", "heavy-ball-weights", "chebyshev-weights", "newton", "newton-frobenius", "kaczmarz"]
 
 
 def literal_path(recursion, prompts, task, steps):

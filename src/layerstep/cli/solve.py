@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from layerstep.cli.options import Flat, TaskOptions, require_plot
 from layerstep.cli.output import Output, table
@@ -19,6 +21,7 @@ def run(
     seed: int = 256,
     target: Literal["noisy", "noiseless"] = "noisy",
     plot: Path | None = None,
+    names: Annotated[bool, Parameter(name="--list")] = False,
 ) -> Output:
     """Run classical solvers on every prefix of sampled prompts and print their errors step by step.
 
@@ -30,23 +33,26 @@ def run(
         seed: seed of the prompts.
         target: compare with the noisy label or with the noiseless function.
         plot: also draw the errors at the longest context into this file (.png, .svg or .pdf).
+        names: print every solver, and which name of the literature is which; run nothing.
     """
     from layerstep.errors import require_choice, require_count
     from layerstep.progress import showing
     from layerstep.solvers import SOLVERS, exact, solve_all
     from layerstep.tasks import sample
 
+    if names:
+        return _list()
     require_count(prompts=prompts)
     require_count(1, 2**53, steps=steps)
-    names = list(SOLVERS) if solvers == "all" else [name.strip() for name in solvers.split(",")]
-    for name in names:
+    asked_for = list(SOLVERS) if solvers == "all" else [name.strip() for name in solvers.split(",")]
+    for name in asked_for:
         require_choice("--solvers", name, SOLVERS)
     require_plot(plot)
     asked = task.task()
     shown = sorted({0, steps, *(round(steps ** (i / 6)) for i in range(7))})
-    with showing(words=f"{len(names)} solvers, {prompts} prompts") as show:
+    with showing(words=f"{len(asked_for)} solvers, {prompts} prompts") as show:
         drawn = sample(asked, prompts, seed)
-        paths = solve_all({name: (SOLVERS[name], shown) for name in names}, drawn, asked, progress=show)
+        paths = solve_all({name: (SOLVERS[name], shown) for name in asked_for}, drawn, asked, progress=show)
     goal = drawn.target if target == "noisy" else drawn.noiseless_target
     errors = {name: path.mse(goal) for name, path in paths.items()}
     krr = (exact(drawn, asked) - goal).square().mean(0)
@@ -67,6 +73,19 @@ def run(
     title = f"mean squared error by step; {target} labels, n = {asked.N}, {prompts} prompts"
     drawing = [] if plot is None else [f"figure: {plot}"]
     return Output(data, [title, table(["solver", *map(str, shown)], rows), *drawing])
+
+
+def _list() -> Output:
+    from layerstep.solvers import SOLVERS
+    from layerstep.solvers.names import LITERATURE, literature
+
+    rows = [[name, solver.label, ", ".join(sorted(solver.needs))] for name, solver in SOLVERS.items()]
+    fields = ("literature", "name", "what", "same")
+    data = {
+        "solvers": [dict(zip(("name", "label", "needs"), row, strict=True)) for row in rows],
+        "literature": [dict(zip(fields, row, strict=True)) for row in LITERATURE],
+    }
+    return Output(data, [table(["name", "solver", "needs of the kernel"], rows), literature()])
 
 
 def _shown(error: float) -> str:

@@ -30,7 +30,7 @@ class CausalRichardson(Solver):
         return "Causal Richardson"
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
-        w = system.batch.once((self, tuple(steps.tolist())), lambda: _kept(_richardson(system.batch.whole), steps))
+        w = system.batch.once((self, tuple(steps.tolist())), lambda: kept(_richardson(system.batch.whole), steps))
         return torch.einsum("bn,btn->bt", system.k, w[..., : system.n])
 
 
@@ -46,13 +46,13 @@ class CausalBoosting(Solver):
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
         rounds = torch.arange(max(1, int(steps[-1])))
-        residuals = system.batch.once((self, len(rounds)), lambda: _kept(_residuals(system.batch.whole), rounds))
+        residuals = system.batch.once((self, len(rounds)), lambda: kept(_residuals(system.batch.whole), rounds))
         query = system.average(system.k.new_ones(1)).squeeze(-1)
         gains = torch.einsum("bn,btn->bt", query, residuals[..., : system.n])
         return torch.nn.functional.pad(gains.cumsum(-1), (1, 0))[:, steps]  # before the first round: 0
 
 
-def _kept(iterates: Iterator[Float[Tensor, "B N"]], steps: Int[Tensor, "T"]) -> Float[Tensor, "B T N"]:
+def kept(iterates: Iterator[Float[Tensor, "B N"]], steps: Int[Tensor, "T"]) -> Float[Tensor, "B T N"]:
     """The iterates after these steps."""
     wanted = set(steps.tolist())
     numbered = enumerate(itertools.islice(iterates, int(steps[-1]) + 1))

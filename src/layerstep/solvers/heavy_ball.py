@@ -27,10 +27,20 @@ class HeavyBall(Solver):
         return "Heavy ball"
 
     def predictions(self, system: System, steps: Int[Tensor, "T"]) -> Float[Tensor, "B T"]:
-        """The missing share of a component obeys e'' = (1 + beta - eta s) e' - beta e, with e(0) = e(-1) = 1."""
         s, g = system.row_sum.values, system.row_sum.weights / system.row_sum.values
-        low, high = s[:, :1].sqrt(), s[:, -1:].sqrt()
-        eta = 4 / (high + low).square()
-        beta = ((high - low) / (high + low)).square()
-        first = 1 - eta * s
-        return g.sum(-1, keepdim=True) - momentum_sums(g, first + beta, beta.expand_as(s), first, steps)
+        return g.sum(-1, keepdim=True) - heavy_ball_sums(g, s, s[:, :1], s[:, -1:], steps)
+
+
+def heavy_ball_sums(
+    weights: Float[Tensor, "B n"],
+    s: Float[Tensor, "B n"],
+    lo: Float[Tensor, "B 1"],
+    hi: Float[Tensor, "B 1"],
+    steps: Int[Tensor, "T"],
+) -> Float[Tensor, "B T"]:
+    """sum_k weights_k e_k(t): the missing share obeys e'' = (1 + beta - eta s) e' - beta e, with e(0) = e(-1) = 1."""
+    low, high = lo.sqrt(), hi.sqrt()
+    eta = 4 / (high + low).square()
+    beta = ((high - low) / (high + low)).square()
+    first = 1 - eta * s
+    return momentum_sums(weights, first + beta, beta.expand_as(s), first, steps)

@@ -133,14 +133,15 @@ class System:
         """Row sums to divide by, of K or of its lower triangle."""
         least = self.batch.least_row_sum
         why = "The arccos1 kernel is 0 at x = 0" if least == 0 else "This kernel has values below 0"
-        remedy = f"{why}: move or remove such points, or use a solver without row sums."
+        without = "gd-weights (Richardson without row sums, in the literature of linear tasks gradient descent)"
+        remedy = f"{why}: move or remove such points, or use a solver without row sums, such as {without}."
         require(least > 0, "a row sum of K", f"{least:.3g}", "above 0", remedy)
         return K.sum(-1)
 
     def average(self, sharpness: Float[Tensor, "T"]) -> Float[Tensor, "B n T"]:
         """k_j^t / sum_j k_j^t for every t: weights of a kernel average at the query, also where k_j underflow."""
         least = self.batch.least_value
-        remedy = "There is no average with weights below 0: use a solver of the system."
+        remedy = "There is no average with weights below 0: use softmax-average, or a solver of the system."
         require(least >= 0, "a kernel value", f"{least:.3g}", "0 or more", remedy)
         tiny = torch.finfo(self.k.dtype).tiny
         log_k, lost = self.k.clamp_min(tiny).log(), self.k < tiny
@@ -151,13 +152,41 @@ class System:
     @cached_property
     def plain(self) -> Spectrum:
         """K = Q diag(m) Qᵀ, seen by y and k."""
-        m, Q = _eigh(self.K)
+        m, Q = self.eigen
         return Spectrum(m.clamp_min(0), _project(Q, self.k) * _project(Q, self.y))
+
+    @cached_property
+    def eigen(self) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n n"]]:
+        """Eigenvalues of K, increasing, and its eigenvectors."""
+        return _eigh(self.K)
+
+    @cached_property
+    def rounding(self) -> Float[Tensor, "B 1"]:
+        """Eigenvalues of K up to this are 0: n eps times the largest."""
+        return self.n * torch.finfo(self.K.dtype).eps * self.plain.values[:, -1:]
+
+    @cached_property
+    def in_weights(
+        self,
+    ) -> tuple[Float[Tensor, "B n"], Float[Tensor, "B n"], Float[Tensor, "B 1"], Float[Tensor, "B 1"]]:
+        """XᵀX + lam I on the span of the examples: eigenvalues s, the components g of the solution, lo and hi of s.
+
+        Components that are rounding (n above the rank of K) have g = 0 and stand at hi.
+        """
+        m = self.plain.values
+        inside = m > self.rounding
+        hi = m[:, -1:] + self.lam
+        s = torch.where(inside, m + self.lam, hi)
+        g = torch.where(inside, self.plain.weights / s, 0)
+        return torch.where(hi > 0, s, 1), g, s.amin(-1, keepdim=True), torch.where(hi > 0, hi, 1)
 
     @cached_property
     def ridged(self) -> Spectrum:
         """K + lam I, seen by y and k."""
-        return Spectrum(_above_rounding(self.plain.values + self.lam), self.plain.weights)
+        weights = self.plain.weights
+        if self.lam == 0:  # then the inverse is that on the span of the examples: the solution of minimum norm
+            weights = torch.where(self.plain.values > self.rounding, weights, 0)
+        return Spectrum(_above_rounding(self.plain.values + self.lam), weights)
 
     @cached_property
     def row_sum(self) -> Spectrum:

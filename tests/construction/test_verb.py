@@ -44,7 +44,10 @@ def prompt(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("scheme", [("compact",), ("exact", "--eta", 0.5), ("paper", "--L", 3)], ids=lambda s: s[0])
+SCHEMES = [("compact",), ("exact", "--eta", 0.5), ("paper", "--L", 3), ("adaptive", "--degree", 1)]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: s[0])
 def test_a_users_prompt_is_answered_and_the_network_saved(capsys, prompt, tmp_path, scheme):
     length = [] if "--L" in scheme else ["--error", 0.05]
     arguments = ["--csv", prompt, "--lam", 1, "--scheme", *scheme, *length, "--out", tmp_path / "net", "--json"]

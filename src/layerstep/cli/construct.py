@@ -24,7 +24,7 @@ def _number_or_none(kind: Any, tokens: Any) -> float | None:
 
 def run(
     *,
-    scheme: Literal["compact", "exact", "paper"] = "compact",
+    scheme: Literal["compact", "exact", "paper", "adaptive"] = "compact",
     d: int | None = None,
     N: int | None = None,
     v: float = 1.0,
@@ -38,6 +38,10 @@ def run(
     L: int | None = None,
     rho: float | None = None,
     heads: int = 2,
+    degree: int = 2,
+    hi: float | None = None,
+    least: float | None = None,
+    refresh: bool | None = None,
     csv: Path | None = None,
     prompts: int = 3,
     seed: int = 0,
@@ -49,7 +53,8 @@ def run(
     The defaults are the paper's experimental setting with a guaranteed error of 0.01.
 
     Args:
-        scheme: compact (smallest), exact (the row-sum preconditioned iteration to rounding) or paper (the theorem's).
+        scheme: compact (smallest), exact (the row-sum preconditioned iteration to rounding), paper (the theorem's) or
+            adaptive (fewest blocks: takes what is large of the prompt's own spectrum out of it).
         d: dimension of the inputs (default: 5, or what the CSV file has).
         N: largest number of examples (default: 40, or what the CSV file has).
         v: bandwidth of the Gaussian kernel.
@@ -63,6 +68,10 @@ def run(
         L: number of iterations instead of a guarantee.
         rho: preconditioner D + rho I of the exact scheme.
         heads: attention heads of the exact scheme, 2 or 1.
+        degree: of the polynomials that the adaptive scheme takes out, 1 or 2.
+        hi: above the spectrum that they leave (adaptive scheme; default: by the theorem, from B_x).
+        least: below the singular values of the polynomials (adaptive scheme).
+        refresh: two blocks per step (adaptive scheme), as float32 needs.
         csv: a prompt: one line per point, inputs and then the label; lines with an empty label are the queries.
         prompts: number of sampled prompts to run when there is no CSV file.
         seed: seed of the sampled prompts.
@@ -86,8 +95,8 @@ def run(
         largest_x = float(np.linalg.norm(np.concatenate([x, xq]), axis=1).max())
         largest_y = float(np.abs(y).max())
         remedy = "Leave it out; with less, the certificate is not about this prompt."
-        for option, bound, least in (("--N", N, len(x)), ("--B-x", B_x, largest_x), ("--B-y", B_y, largest_y)):
-            require(bound is None or bound >= least, option, bound, f"at least {least:g}, as {csv} has", remedy)
+        for option, bound, needed in (("--N", N, len(x)), ("--B-x", B_x, largest_x), ("--B-y", B_y, largest_y)):
+            require(bound is None or bound >= needed, option, bound, f"at least {needed:g}, as {csv} has", remedy)
         d, N = x.shape[1], N or len(x)
         B_x = B_x if B_x is not None else largest_x or 1.0
         B_y = B_y if B_y is not None else largest_y or 1.0
@@ -109,6 +118,10 @@ def run(
         L=L,
         rho=rho,
         heads=heads,
+        degree=degree,
+        hi=hi,
+        least=least,
+        refresh=refresh,
     )
     if not network.is_built and csv is None and out is None and export is None:
         prompts = 0  # its certificate is all there is to show

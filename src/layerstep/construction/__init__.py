@@ -6,6 +6,7 @@ from layerstep.construction.build import SCHEMES, construct
 from layerstep.construction.certificate import Certificate, Prediction
 from layerstep.construction.convergence import convergence_data
 from layerstep.construction.network import Construction
+from layerstep.construction.schemes.deflation import Interval, calibrate_interval
 from layerstep.construction.stream import Stream
 
 if TYPE_CHECKING:
@@ -15,9 +16,11 @@ __all__ = [
     "SCHEMES",
     "Certificate",
     "Construction",
+    "Interval",
     "Prediction",
     "Stream",
     "TransformerKRR",
+    "calibrate_interval",
     "construct",
     "convergence_data",
 ]

@@ -10,6 +10,7 @@ import torch
 
 from layerstep.construction.network import Construction
 from layerstep.construction.problem import Gaussian, Precondition, Problem, require_all
+from layerstep.construction.schemes.adaptive import Adaptive
 from layerstep.construction.schemes.base import MOST_ITERATIONS, Scheme
 from layerstep.construction.schemes.compact import Compact
 from layerstep.construction.schemes.exact import Exact
@@ -26,7 +27,7 @@ from layerstep.errors import (
 )
 
 #: A new scheme is one file and one entry.
-SCHEMES: dict[str, type[Scheme]] = {kind.name: kind for kind in (Paper, Exact, Compact)}
+SCHEMES: dict[str, type[Scheme]] = {kind.name: kind for kind in (Paper, Exact, Compact, Adaptive)}
 
 
 def construct(
@@ -45,6 +46,10 @@ def construct(
     L: int | None = None,
     rho: float | None = None,
     heads: int = 2,
+    degree: int = 2,
+    hi: float | None = None,
+    least: float | None = None,
+    refresh: bool | None = None,
     dtype: torch.dtype | str = torch.float64,
     device: str | torch.device = "cpu",
 ) -> Construction:
@@ -56,17 +61,23 @@ def construct(
     iterations, whatever that guarantees.
 
     scheme   "compact": the smallest, without preconditioner. "exact": the row-sum preconditioned iteration without
-             approximation. "paper": the theorem's network, 2L + 5 blocks. Left out: paper where eps is given, else
+             approximation. "paper": the theorem's network, 2L + 5 blocks. "adaptive": takes what is large of the
+             prompt's own spectrum out of it, then needs few iterations. Left out: paper where eps is given, else
              compact.
     eta      a constant step: Richardson's iteration. Left out: the paper's largest step (paper), Chebyshev
              coefficients (exact, compact).
     c        the constant of the theorem, eps < c < 1 (paper scheme); None for 2 eps.
     rho      preconditioner D + rho I (exact scheme). Left out: 0, the paper's, with eta; lam without.
     heads    2 for L + 1 blocks, 1 for 2L + 1 (exact scheme).
+    degree   1 or 2: of the polynomials of the inputs that are taken out of the system (adaptive scheme).
+    hi       above the spectrum that they leave (adaptive scheme). Left out: from B_x, by the theorem. An input
+             distribution's own comes from `calibrate_interval`, with `least`, below the features' singular values.
+    refresh  two blocks per step (adaptive scheme). Left out: in float32, which needs them.
 
     An option that the scheme does not read is refused, but for B_x.
     """
-    asked = _numbers(B_x=B_x, B_y=B_y, eps=eps, error=error, eta=eta, c=c, L=L, rho=rho, heads=heads)
+    positive = {"B_x": B_x, "B_y": B_y, "eps": eps, "error": error, "eta": eta, "c": c, "hi": hi, "least": least}
+    asked = _numbers(L=L, rho=rho, heads=heads, degree=degree, refresh=refresh, **positive)
     if scheme is None:
         scheme = "compact" if eps is None else "paper"
     require_choice("scheme", scheme, SCHEMES)
@@ -76,6 +87,8 @@ def construct(
 
     kind = SCHEMES[scheme]
     own = {name: asked[name] for name in kind.options}
+    if "refresh" in own and own["refresh"] is None:
+        own["refresh"] = precision is not torch.float64
     ignored = [
         Precondition(
             asked[name] in (idle, None), f"{name} = {asked[name]!r}", f'left out: for scheme="{other.name}"', ""
@@ -101,14 +114,15 @@ def construct(
     return network.to(device=place, dtype=precision)
 
 
-def _numbers(*, L: Any, heads: Any, rho: Any, **positive: Any) -> dict[str, Any]:
+def _numbers(*, L: Any, heads: Any, rho: Any, degree: Any, refresh: Any, **positive: Any) -> dict[str, Any]:
     """The options as Python's numbers, checked; None where nothing is asked."""
     require_positive(**{name: value for name, value in positive.items() if value is not None})
     require(rho is None or 0 <= as_float(rho) < math.inf, "rho", quoted(rho), "a finite number of at least 0")
     require_count(1, MOST_ITERATIONS, **({} if L is None else {"L": L}))
-    require_count(heads=heads)
-    options = positive | {"L": L, "rho": rho, "heads": heads}
-    kinds = {"L": int, "heads": int}
+    require_count(heads=heads, degree=degree)
+    require(refresh in (None, True, False), "refresh", quoted(refresh), "True, False or None")
+    options = positive | {"L": L, "rho": rho, "heads": heads, "degree": degree, "refresh": refresh}
+    kinds = {"L": int, "heads": int, "degree": int, "refresh": bool}
     return {name: None if value is None else kinds.get(name, float)(value) for name, value in options.items()}
 
 

@@ -97,6 +97,7 @@ class Prediction:
     arithmetic: rounding in the evaluation of these two. `promised` is the a-priori bound with this prompt's own
     labels and inputs: None where no theorem covers the steps, infinite where rounding may do anything to such inputs.
     above_promise: where the bound is above the promise, or that is infinite. Trust the bound.
+    inside: |y - (K + lam I) w| / 2√lam as the network computed it in its last block (adaptive scheme); None without.
     """
 
     value: Float[Tensor, "M"]
@@ -106,6 +107,7 @@ class Prediction:
     arithmetic: Float[Tensor, "M"]
     promised: float | None
     above_promise: Bool[Tensor, "M"]
+    inside: Float[Tensor, "M"] | None = None
 
 
 def certify(

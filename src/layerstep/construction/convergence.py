@@ -37,7 +37,8 @@ def convergence_data(network: Construction, prompts: Prompts, stages: Sequence[i
         with run.threads():
             for stage in run.iterate():
                 if stage in kept:
-                    w, out = run.Z[row("w"), :, run.spans["train"]], run.read_out()[row("y")]
+                    out = run.read_out()[row("y")]
+                    w = run.closed[row("w"), :, run.spans["train"]]
                     for index, b in enumerate(range(piece.start, piece.stop)):
                         bounds[stage][b] = certify(x[b], y[b], xq[b], w[index], out[index], v, lam).bound[0]
                     errors[stage][piece] = (out[:, 0].cpu() - exact[piece]).abs()

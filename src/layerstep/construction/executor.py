@@ -62,8 +62,12 @@ class Head:
 class Program:
     """Blocks, cut to what they read and write. Made anew for each call: weights may have been changed."""
 
-    def __init__(self, blocks: Sequence[Block], lengths: Sequence[int]) -> None:
-        """`lengths`: the number of blocks of each iteration; the blocks after them are the read-out."""
+    def __init__(self, blocks: Sequence[Block], lengths: Sequence[int], whole: bool = False) -> None:
+        """`lengths`: the number of blocks of each iteration; the blocks after them are the read-out.
+
+        whole: the read-out changes all tokens; otherwise it is computed for the queries alone.
+        """
+        self.whole = whole
         blocks = list(blocks)
         ends = [0, *accumulate(lengths)]
         self.iterations = [blocks[start:end] for start, end in pairwise(ends)]
@@ -104,7 +108,7 @@ class Pass:
         budget: int = BUDGET,
     ) -> None:
         self.program, self.kinds, self.budget = program, kinds, budget
-        self.Z = Z.permute(2, 0, 1).contiguous()
+        self.Z = self.closed = Z.permute(2, 0, 1).contiguous()
         self.spans = {"dummy": slice(0, 1), "train": slice(1, 1 + n), "query": slice(1 + n, Z.shape[1])}
         self.padded = bool((kinds == PADDING).any())
         self.weights: dict[tuple[int, str], Float[Tensor, "B R K"]] = {}
@@ -139,7 +143,17 @@ class Pass:
             yield stage
 
     def read_out(self) -> Float[Tensor, "D B M"]:
-        """The query tokens after the read-out blocks, if these came now. The stream stays as it is."""
+        """The query tokens after the read-out blocks, if these came now. The stream stays as it is.
+
+        `closed` is then the stream in which the training tokens have the coefficients of this prediction.
+        """
+        if self.program.whole:
+            kept, self.Z = self.Z, self.Z.clone()
+            for block in self.program.readout:
+                self.apply(block)
+            self.closed, self.Z = self.Z, kept
+            return self.closed[:, :, self.spans["query"]]
+        self.closed = self.Z
         Z = self.Z[:, :, self.spans["query"]].clone()
         for block in self.program.readout:
             # Attention is in the first read-out block only, where keys are still what the stream holds.

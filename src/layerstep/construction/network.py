@@ -7,6 +7,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,10 @@ from torch import Tensor, nn
 
 from layerstep.construction import files
 from layerstep.construction.blocks import Block
-from layerstep.construction.certificate import Prediction, certify
+from layerstep.construction.certificate import Prediction, certify, norm
 from layerstep.construction.executor import BUDGET, Pass, Program
 from layerstep.construction.problem import Precondition, require_all
 from layerstep.construction.schemes.base import Scheme
-from layerstep.construction.stream import Stream
 from layerstep.errors import InputError, as_float, quoted, require, require_count, require_kind
 from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
 from layerstep.tasks.trajectory import Trajectory, context_lengths
@@ -42,14 +42,14 @@ class Construction(nn.Module):
         super().__init__()
         #: `problem` is what the network was constructed for, `arguments` what `construct` was given.
         self.scheme, self.problem, self.arguments = scheme, scheme.problem, arguments
-        self.stream = Stream(scheme.problem.d)
+        self.stream = scheme.stream
         self._told = False
         self.is_built = not scheme.too_large  # a network too large to build has its certificate only
         if self.is_built:
             made = scheme.blocks()
             blocks = [block for group in (*made.iterations, made.readout) for block in group]
             self._modules["blocks"] = nn.ModuleList(blocks)
-            self._lengths = [len(group) for group in made.iterations]
+            self._lengths, self._whole = [len(group) for group in made.iterations], made.whole
         self.certificate = scheme.certificate(tally(blocks) if self.is_built else scheme.counts())
 
     @property
@@ -101,30 +101,60 @@ class Construction(nn.Module):
         x, y, xq = self._prompt(x, y, xq)
         # The theorem has one query per prompt; the sink schemes take all queries in one.
         B, queries = (1, xq[None]) if scheme.flexible else (len(xq), xq[:, None])
-        w, values = y.new_zeros(len(y)), []
-        for _, run in self.pieces(x.expand(B, -1, -1), y.expand(B, -1), queries, None, budget):
+        w, values, inside = y.new_zeros(len(y)), [], []
+        unit = self._unit(y)
+        for _, run in self.pieces(x.expand(B, -1, -1), (y / unit).expand(B, -1), queries, None, budget):
             with run.threads():
                 for _ in run.iterate():
                     pass
-                values.append(run.read_out()[self.stream.row("y")].flatten())
+                out = run.read_out()
+                values.append(out[self.stream.row("y")].flatten())
+                if "cert" in self.stream:
+                    inside.append(out[self.stream.row("cert")].flatten())
             # No query is a key before the read-out, so all prompts have these coefficients.
-            w = run.Z[self.stream.row("w"), 0, run.spans["train"]]
-        value = torch.cat(values).to("cpu", torch.float64)
+            w = unit * run.closed[self.stream.row("w"), 0, run.spans["train"]].to("cpu", torch.float64)
+        value = unit * torch.cat(values).to("cpu", torch.float64)
         promised = scheme.promised(y, spread(x) / problem.kernel.v, dtype)
         answer = certify(x, y, xq, w, value, problem.kernel.v, problem.lam, promised, input_error)
+        if inside:
+            answer = replace(answer, inside=unit * torch.cat(inside).to("cpu", torch.float64).clamp_min(0).sqrt())
         largest = float(y.abs().max()) if len(y) else 0.0
         require(
             bool((answer.bound < math.inf).all()),
             "y",
             f"labels up to {largest:.3g}",
             f"so small that no number of the forward pass leaves the range of {dtype}, {torch.finfo(dtype).max:.2g}",
-            "Use float64, divide the labels and multiply the prediction, or construct with fewer steps.",
+            scheme.failure
+            or "Use float64, divide the labels and multiply the prediction, or construct with fewer steps.",
         )
         certified = self.certificate.bound if largest <= problem.B_y else None
+        if scheme.failure:
+            trivial = norm(y) / (2 * math.sqrt(problem.lam))
+            limit = trivial if certified is None else min(trivial, certified)
+            self._tell_failure(int((answer.bound > limit).sum()), len(value), "bound", limit)
+            return answer
         above = answer.above_promise | (answer.bound > (math.inf if certified is None else certified))
         if above.any() and not self._told:
             self._tell(answer, int(above.sum()), certified)
         return answer
+
+    def _unit(self, y: Float[Tensor, "*B n"]) -> Float[Tensor, "*B one"]:
+        """What labels are divided by: a power of two near the largest, where squares of residuals are computed; or 1.
+
+        It changes no digit of a prediction, which is linear in the labels.
+        """
+        if "cert" not in self.stream or not y.shape[-1]:
+            return y.new_ones(*y.shape[:-1], 1)
+        largest = y.abs().amax(-1, keepdim=True).double()
+        return torch.ldexp(torch.ones_like(largest), torch.frexp(largest).exponent - 1).to(y)
+
+    def _tell_failure(self, failed: int, predictions: int, what: str, limit: float) -> None:
+        if failed:
+            warnings.warn(
+                f"{failed:,} of {predictions:,} predictions have a {what} above {limit:.2g}, what the certificate or "
+                f"predicting 0 has. {self.scheme.failure}",
+                stacklevel=4,  # past torch's decorator
+            )
 
     def _tell(self, answer: Prediction, above: int, certified: float | None) -> None:
         """Say once that bounds are above what was promised: for inputs far apart, or errors near rounding."""
@@ -158,11 +188,14 @@ class Construction(nn.Module):
         kept = {stage: index for index, stage in enumerate(self.stages(stages))}
 
         B, most = prompts.B, int(n.max())
-        values = torch.empty(len(kept), B, len(n), dtype=self.dtype)
+        values, failed = torch.empty(len(kept), B, len(n), dtype=self.dtype), 0
         # A prompt for every prefix is N times the data: so many sequences at a time.
         group = max(1, _EXPANDED // (len(n) * most * prompts.d))
         for first in range(0, B, group):
             x, y = prompts.x[first : first + group], prompts.y[first : first + group]
+            unit = self._unit(y)
+            y = y / unit
+            unit = unit.expand(-1, len(n)).flatten().cpu()
             for piece, run in self.pieces(
                 x[:, None, :most].expand(-1, len(n), -1, -1).flatten(0, 1),
                 y[:, None, :most].expand(-1, len(n), -1).flatten(0, 1),
@@ -173,8 +206,15 @@ class Construction(nn.Module):
                 with run.threads():
                     for stage in run.iterate():
                         if stage in kept:
-                            out = run.read_out()[self.stream.row("y"), :, 0].cpu()
-                            values[kept[stage]].view(-1)[begin : begin + len(out)] = out
+                            out = run.read_out()[..., 0]
+                            some = slice(begin, begin + out.shape[1])
+                            values[kept[stage]].view(-1)[some] = unit[piece] * out[self.stream.row("y")].cpu()
+                            if "cert" in self.stream and kept[stage] == len(kept) - 1:
+                                labels = run.Z[self.stream.row("y"), :, run.spans["train"]].square().sum(1)
+                                inside = out[self.stream.row("cert")]
+                                failed += int((~(inside <= labels / (4 * problem.lam) + 1e-300)).sum())
+        trivial = float(prompts.y.double().norm(dim=1).max()) / (2 * math.sqrt(problem.lam))
+        self._tell_failure(failed, B * len(n), "certificate, from inside,", trivial)
         lost = int((~values.isfinite()).sum())
         if lost:
             warnings.warn(
@@ -225,7 +265,7 @@ class Construction(nn.Module):
         budget: int = BUDGET,
     ) -> Iterator[tuple[slice, Pass]]:
         """Forward passes not yet begun, each over some prompts; of prompt b the first counts[b] examples count."""
-        program = Program(list(self.blocks), self._lengths)  # type: ignore[arg-type]
+        program = Program(list(self.blocks), self._lengths, self._whole)  # type: ignore[arg-type]
         weight = next(self.parameters())
         B, n, _ = x.shape
         size = max(1, _CACHE // (8 * (1 + n) * (1 + n + xq.shape[1])))

@@ -20,31 +20,38 @@ _SCALARS = ("y", "w", "x2", "k", "alpha", "beta", "p", "k_hat", "s", "t", "one")
 
 @dataclass(frozen=True)
 class Stream(Mapping[str, slice]):
-    """A token is z = [x (d rows); y; w; x2; k; alpha; beta; p; k_hat; s; t; one], d + 11 rows.
+    """A token is z = [x (d rows); y; w; x2; k; alpha; beta; p; k_hat; s; t; one], d + 11 rows, and `extra` ones.
 
     x, y and w are input, label and dual coefficient, x2 = |x|², s = 1 on the dummy, t = 1 on queries, one = 1.
-    The others are working memory. A name maps to its rows, as a slice; the paper counts rows from 1, we from 0.
+    The others are working memory, of a scheme's own after the paper's: names and numbers of rows, 0 on input.
+    A name maps to its rows, as a slice; the paper counts rows from 1, we from 0.
     """
 
     d: int
+    extra: tuple[tuple[str, int], ...] = ()
 
     @property
     def width(self) -> int:
-        return self.d + len(_SCALARS)
+        return self.d + len(_SCALARS) + sum(rows for _, rows in self.extra)
 
     def __getitem__(self, name: str) -> slice:
         if name == "x":
             return slice(0, self.d)
-        if name not in _SCALARS:
-            raise KeyError(name)
-        row = self.d + _SCALARS.index(name)
-        return slice(row, row + 1)
+        if name in _SCALARS:
+            row = self.d + _SCALARS.index(name)
+            return slice(row, row + 1)
+        row = self.d + len(_SCALARS)
+        for own, rows in self.extra:
+            if own == name:
+                return slice(row, row + rows)
+            row += rows
+        raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(("x", *_SCALARS))
+        return iter(("x", *_SCALARS, *(name for name, _ in self.extra)))
 
     def __len__(self) -> int:
-        return 1 + len(_SCALARS)
+        return 1 + len(_SCALARS) + len(self.extra)
 
     def row(self, name: str) -> int:
         """The one row of a scalar coordinate."""
@@ -73,8 +80,12 @@ class Stream(Mapping[str, slice]):
     def copy(self, source: str, target: str, factor: float) -> Float[Tensor, "D D"]:
         """W_V that carries `factor` times coordinate `source` of a key to coordinate `target` of the reader."""
         W_V = torch.zeros(self.width, self.width, dtype=torch.float64)
-        W_V[self.row(target), self.row(source)] = factor
+        W_V[self[target], self[source]] = factor * self.rows(source)[:, self[source]]
         return W_V
+
+    def rows(self, name: str) -> Float[Tensor, "rows D"]:
+        """The matrix that takes a token to its coordinate `name`."""
+        return torch.eye(self.width, dtype=torch.float64)[self[name]]
 
     def embed(
         self,
@@ -121,7 +132,8 @@ class Stream(Mapping[str, slice]):
         given = kinds == TRAIN
         squares = x.square().sum(-1)
         slack = 8 * torch.finfo(Z.dtype).eps * squares
-        memory = torch.stack([scalar[name] for name in ("w", "k", "alpha", "beta", "p", "k_hat")])
+        own = [name for name, _ in self.extra]
+        memory = torch.cat([Z[..., self[name]] for name in ("w", "k", "alpha", "beta", "p", "k_hat", *own)], dim=-1)
         require_all(
             "this stream is not an input",
             [
@@ -130,7 +142,7 @@ class Stream(Mapping[str, slice]):
                     (((scalar["x2"] - squares).abs() <= slack).all(), "x2", "|x|²"),
                     ((x[kinds == DUMMY] == 0).all(), "x of the dummy", "0"),
                     ((scalar["y"][~given] == 0).all(), "y of dummy, queries and padding", "0"),
-                    ((memory == 0).all(), "w, k, alpha, beta, p, k_hat", "0 on input"),
+                    ((memory == 0).all(), ", ".join(["w, k, alpha, beta, p, k_hat", *own]), "0 on input"),
                     ((scalar["s"] == (kinds == DUMMY)).all(), "s", "1 on the dummy, 0 elsewhere"),
                     ((scalar["t"] == (kinds == QUERY)).all(), "t", "1 on queries, 0 elsewhere"),
                     ((scalar["one"] == 1).all(), "one", "1"),

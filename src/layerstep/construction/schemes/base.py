@@ -14,6 +14,7 @@ from layerstep.construction.blocks import Block
 from layerstep.construction.certificate import Certificate, Constant, norm, underflow
 from layerstep.construction.problem import Precondition, Problem
 from layerstep.construction.steps import ChebyshevSteps, ConstantSteps, Steps
+from layerstep.construction.stream import Stream
 from layerstep.errors import in_words, require
 
 MOST_ITERATIONS = 10**6  # of a network that is built block by block
@@ -25,10 +26,14 @@ _LEAST_TARGET = 1e-250
 
 @dataclass(frozen=True)
 class Blocks:
-    """`iterations[l]` ends with w_{l+1} in the stream; `readout` writes the prediction to y of the queries."""
+    """`iterations[l]` ends with w_{l+1} in the stream; `readout` writes the prediction to y of the queries.
+
+    whole: the read-out changes the training tokens too, and the w that belongs to its prediction is there after it.
+    """
 
     iterations: list[list[Block]]
     readout: list[Block]
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +48,8 @@ class Scheme(ABC):
     options: ClassVar[dict[str, Any]] = {}
     # Prompts shorter than N, several queries at once, shifted inputs: spline networks take none of these.
     flexible: ClassVar[bool]
+    #: What to do where a prediction says nothing, of schemes that may fail on a prompt.
+    failure: ClassVar[str] = ""
     #: Certified, not built?
     too_large: ClassVar[bool] = False
 
@@ -60,6 +67,11 @@ class Scheme(ABC):
     @abstractmethod
     def of_depth(cls, problem: Problem, L: int, *, eta: float | None = None, **options: Any) -> Scheme:
         """The network of L iterations, whatever that guarantees."""
+
+    @property
+    def stream(self) -> Stream:
+        """The rows of a token; a scheme may have some of its own."""
+        return Stream(self.problem.d)
 
     @abstractmethod
     def blocks(self) -> Blocks: ...

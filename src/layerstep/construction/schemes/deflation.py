@@ -1,0 +1,94 @@
+"""What deflation rests on: Taylor features of the kernel, the Newton-Schulz iteration, what is left of the spectrum."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from layerstep.errors import require, require_choice, require_kind, require_positive, require_square
+from layerstep.tasks.kernels import gaussian
+from layerstep.tasks.prompts import Prompts
+
+DEGREES = (1, 2)
+#: Singular values below this share of the largest are 0: features that depend on each other.
+_ZERO = 1e-9
+
+
+def monomials(d: int, degree: int) -> list[tuple[int, ...]]:
+    """Products of at most `degree` coordinates, (), (0,), .., (0, 0), (0, 1), ..: C(d + degree, degree) of them."""
+    return [each for k in range(degree + 1) for each in itertools.combinations_with_replacement(range(d), k)]
+
+
+def feature_scale(monomial: tuple[int, ...]) -> float:
+    """1 / √(alpha!): with it the features' Gram matrix is the Taylor part of the kernel."""
+    return math.prod(math.factorial(monomial.count(i)) for i in set(monomial)) ** -0.5
+
+
+def features(x: Float[Tensor, "*B n d"], v: float, degree: int) -> Float[Tensor, "*B n m"]:
+    """exp(-|x|²/2v²) x^alpha / (v^|alpha| √(alpha!)) of x minus its mean, |alpha| <= degree."""
+    z = (x - x.mean(-2, keepdim=True)) / v
+    columns = [feature_scale(monomial) * z[..., list(monomial)].prod(-1) for monomial in monomials(z.shape[-1], degree)]
+    return torch.stack(columns, -1) * torch.exp(-z.square().sum(-1, keepdim=True) / 2)
+
+
+def poisson_tail(s: float, degree: int) -> float:
+    """Q_p(s) = P(Poisson(s) > p): the share of K(x, x) = 1 beyond degree p at |x|² = s v²."""
+    return float(torch.special.gammainc(torch.tensor(degree + 1.0).double(), torch.tensor(s).double()))
+
+
+def newton_schulz(least: float, to: float = 1e-8) -> list[tuple[float, float]]:
+    """(a_j, b_j) of s <- s (a_j - b_j s²), which brings singular values in [least, 1] to 1; 0 stays 0.
+
+    On [l, u] the cubic whose values are within [1 - E, 1 + E], E the smallest possible: q = l² + lu + u²,
+    b = 2 / (l u (l + u) + (2/3) q √(q/3)), a = b q, E = 1 - l (a - b l²). When E < `to`, one last s (3 - s²) / 2.
+    """
+    low, high, found = least, 1.0, []
+    while 1 - low >= to:
+        q = low * low + low * high + high * high
+        b = 2 / (low * high * (low + high) + 2 / 3 * q * math.sqrt(q / 3))
+        found.append((b * q, b))
+        left = 1 - low * b * (q - low * low)
+        low, high = 1 - left, 1 + left
+    return [*found, (1.5, 0.5)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """What the prompts of an input distribution need: hi, above the deflated spectrum; least, below singular values.
+
+    Arguments of construct(..., scheme="adaptive", hi=interval.hi, least=interval.least).
+    """
+
+    hi: float
+    least: float
+    degree: int
+
+
+def calibrate_interval(prompts: Prompts, v: float, lam: float, degree: int = 2, margin: float = 1.3) -> Interval:
+    """`margin` times the largest eigenvalue after exact deflation of these prompts, the least singular value over it.
+
+    The deflated system is M - V (ZᵀMZ)⁻¹ Vᵀ with M = K + lam I, V = MZ, Z the features. Take prompts of the inputs
+    that the network will see, and others than those it is judged by.
+    """
+    require_kind("prompts", prompts, Prompts, "Make them with ls.Prompts(x, y) or ls.sample(task, B, seed).")
+    require_square(v=v)
+    require_positive(lam=lam, margin=margin)
+    require(margin >= 1, "margin", margin, "at least 1")
+    require_choice("degree", degree, DEGREES)
+    x = prompts.x[:, :-1].double()
+    n = x.shape[1]
+    values, Q = torch.linalg.eigh(gaussian(x, x, v))
+    values = values.clamp_min(0) + lam
+    root = (Q * values.sqrt()[:, None]) @ Q.mT
+    # In the basis of M^{1/2}: singular values of M^{1/2} Z, and M^{1/2} (I - projection) M^{1/2}.
+    U, s, _ = torch.linalg.svd(root @ features(x, v, degree) / math.sqrt(n * (n + lam)), full_matrices=False)
+    kept = s > _ZERO * s[:, :1]
+    U = U * kept[:, None]
+    left = root @ root - (root @ U) @ (root @ U).mT
+    hi, least = float(torch.linalg.eigvalsh(left)[:, -1].max()), float(s[kept].min())
+    return Interval(hi=margin * hi, least=min(0.5, least / margin), degree=degree)

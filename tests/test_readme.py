@@ -1,11 +1,14 @@
-"""The README's Python runs as it is printed."""
+"""The README's Python runs as it is printed; what pages name is there."""
 
 import re
 from pathlib import Path
 
+import pytest
+
 import layerstep as ls
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_examples_run(examples):
@@ -23,8 +26,21 @@ def test_the_examples_run(examples):
     assert (names["answer"].bound < 0.01).all()
 
 
+PAGES = [ROOT / "README.md", ROOT / "LOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_and_module_that_a_page_names_exists(page):
+    text = page.read_text(encoding="utf-8")
+    files = re.findall(r"\b(?:src|tests|benchmarks|docs)/[\w/.-]+\.(?:py|md|json)\b", text)
+    modules = [f"src/{name.replace('.', '/')}" for name in re.findall(r"python -m (layerstep[\w.]*)", text)]
+    assert [file for file in files if not (ROOT / file).exists()] == []
+    assert [
+        name for name in modules if not (ROOT / f"{name}.py").exists() and not (ROOT / name / "__main__.py").exists()
+    ] == []
+
+
 def test_every_file_it_points_to_exists():
-    root = Path(__file__).parent.parent
     links = re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r"^\| `([\w/]+)` \|", README, re.MULTILINE)
-    missing = [link for link in links if not link.startswith("http") and not (root / link).exists()]
+    missing = [link for link in links if not link.startswith("http") and not (ROOT / link).exists()]
     assert missing == []

@@ -196,11 +196,12 @@ def run_prompt(network: Any, x: Any, y: Any, xq: Any) -> list[dict[str, float]]:
     """Value, exact value, error and the parts of the bound, for every query of a prompt."""
     import torch
 
+    from layerstep.tasks.posterior import coefficients
+
     prediction = network.predict(x, y, xq)
     x, y, xq = (torch.as_tensor(array, dtype=torch.float64) for array in (x, y, xq))
     kernel, lam = network.problem.kernel, network.problem.lam
-    system = kernel(x, x) + lam * torch.eye(len(x), dtype=torch.float64)
-    exact = kernel(xq, x) @ torch.linalg.solve(system, y)
+    exact = kernel(xq, x) @ coefficients(kernel(x, x), y.unsqueeze(-1), lam).squeeze(-1)
     columns = {
         "value": prediction.value,
         "exact": exact,

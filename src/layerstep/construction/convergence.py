@@ -11,6 +11,7 @@ from layerstep.construction.certificate import certify
 from layerstep.construction.network import Construction
 from layerstep.errors import require, require_kind
 from layerstep.tasks.kernels import gaussian
+from layerstep.tasks.posterior import coefficients
 from layerstep.tasks.prompts import Prompts
 
 
@@ -29,8 +30,8 @@ def convergence_data(network: Construction, prompts: Prompts, stages: Sequence[i
     x, y, xq = (tensor.double() for tensor in (prompts.x[:, :n], prompts.y[:, :n], prompts.x[:, n:]))
     network.require_prompts(x, y, xq, torch.tensor([n]))
     kept = network.stages(stages)
-    w_exact = torch.linalg.solve(gaussian(x, x, v) + lam * torch.eye(n, dtype=torch.float64), y)
-    exact = (gaussian(xq, x, v)[:, 0] * w_exact).sum(-1)
+    w_exact = coefficients(gaussian(x, x, v), y.unsqueeze(-1), lam)
+    exact = (gaussian(xq, x, v) @ w_exact)[:, 0, 0]
     errors, bounds = ({stage: torch.empty(prompts.B, dtype=torch.float64) for stage in kept} for _ in range(2))
     row = network.stream.row
     for piece, run in network.pieces(x, y, xq):

@@ -19,6 +19,13 @@ def posterior_means(gram: Float[Tensor, "B M M"], y: Float[Tensor, "B M"], lam: 
     return (L.tril(-1) @ z).squeeze(-1)
 
 
+def coefficients(
+    K: Float[Tensor, "*batch n n"], y: Float[Tensor, "*batch n m"], lam: float
+) -> Float[Tensor, "*batch n m"]:
+    """w = (K + lam I)⁻¹ y, of several labels at once: k · w is exact kernel ridge regression."""
+    return torch.cholesky_solve(y, cholesky(K, lam))
+
+
 def cholesky(K: Float[Tensor, "*batch n n"], lam: float) -> Float[Tensor, "*batch n n"]:
     """The factor L of K + lam I = L Lᵀ; a ridge that rounding swallows is an InputError."""
     L, failed = torch.linalg.cholesky_ex(ridge(K, lam))

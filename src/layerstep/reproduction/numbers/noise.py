@@ -18,7 +18,7 @@ from layerstep.reproduction.settings import (
     evaluation_prompts,
 )
 from layerstep.stats import interval, resampled
-from layerstep.tasks.posterior import cholesky
+from layerstep.tasks.posterior import coefficients
 from layerstep.threads import one_thread, pool
 
 #: Prompts of the table; a model's errors are those on the first of them.
@@ -59,8 +59,7 @@ def squared_errors(setting: str, sequences: int) -> tuple[np.ndarray, np.ndarray
         labels = torch.stack([prompts.scale_noise(sigma / task.sigma).y[:, :-1] for sigma in SIGMA_TEST], -1)
 
         def errors(y: torch.Tensor, lam: float) -> np.ndarray:  # y [sequence, n, level] -> [level, sequence]
-            w = torch.cholesky_solve(y, cholesky(K, lam))
-            return ((k @ w).squeeze(1) - f).square().T.numpy()
+            return ((k @ coefficients(K, y, lam)).squeeze(1) - f).square().T.numpy()
 
         optimal = [errors(labels[..., i : i + 1], sigma**2) for i, sigma in enumerate(SIGMA_TEST)]
         return errors(labels, task.lam), np.concatenate(optimal)

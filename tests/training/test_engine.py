@@ -5,13 +5,13 @@ import torch
 
 from layerstep.errors import InputError, as_device
 from layerstep.tasks import Task
-from layerstep.training import GPT, Model, Run, active_points, learning_rate
+from layerstep.training import GPT, Model, Run, active_points
 from layerstep.training.engine import Engine
 from layerstep.training.gpt import interleave
 from layerstep.training.sampling import CHUNK, draw, draw_chunk
 from layerstep.training.stack import Layout, require_stackable
+from oracles.training import CPU, advance, reference, restores_bitwise, same_training
 
-CPU = torch.device("cpu")
 RUN = Run(
     task=Task(N=4, d=2),
     model=Model(layers=2, heads=2, width=16),
@@ -30,44 +30,21 @@ RUN = Run(
 STACK = [RUN, RUN.override(seed=1, lr=1e-3), RUN.override(inputs="uniform", beta2=0.9, clip=0.01)]
 
 
-def reference(run: Run, steps: int) -> tuple[GPT, list[float]]:
-    """The same training by torch's own optimizer, clipping and autograd, on prompts cut to the active points."""
-    gpt = GPT(run.model, run.task.d, run.task.N).double().initialise(run.seed)
-    optimizer = torch.optim.AdamW(
-        gpt.parameters(), lr=1.0, betas=(run.beta1, run.beta2), eps=run.eps, weight_decay=run.weight_decay
-    )
-    losses = []
-    for step in range(steps):
-        chunk, at = divmod(step, CHUNK)
-        x, y = draw_chunk(run, chunk, torch.float64, CPU)
+def truncated_loss(run: Run):
+    """The loss on prompts cut to the active points."""
+
+    def loss(gpt: GPT, x, y, step: int):
         n = active_points(run, step)
-        x, y = x[at, :, :n], y[at, :, :n]
-        loss = (gpt(interleave(x, y)) - y).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(gpt.parameters(), run.clip)
-        optimizer.param_groups[0]["lr"] = learning_rate(run, step)
-        optimizer.step()
-        losses.append(loss.item())
-    return gpt, losses
+        return (gpt(interleave(x[:, :n], y[:, :n])) - y[:, :n]).square().mean()
 
-
-def advance(engine: Engine, steps: int) -> torch.Tensor:
-    target, losses = engine.step + steps, []
-    while engine.step < target:
-        losses.append(engine.advance(target - engine.step))
-    return torch.cat(losses)
+    return loss
 
 
 @pytest.mark.parametrize("index", range(len(STACK)))
 def test_steps_are_those_of_torchs_adamw_on_truncated_prompts(index):
     """Masked curriculum = truncated prompts, flat AdamW = torch.optim.AdamW, clip = clip_grad_norm_."""
-    gpt, losses = reference(STACK[index], 70)
-    engine = Engine(STACK, CPU)
-    found = advance(engine, 70)[:, index, 0]
-    torch.testing.assert_close(found, torch.tensor(losses, dtype=torch.float64), rtol=1e-9, atol=0)
-    for name, tensor in gpt.state_dict().items():
-        torch.testing.assert_close(engine.gpt(index).state_dict()[name], tensor, rtol=1e-6, atol=1e-9)
+    run = STACK[index]
+    same_training(Engine(STACK, CPU), index, 70, reference(run, 70, truncated_loss(run)))
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32", "bfloat16"])
@@ -83,13 +60,7 @@ def test_stacked_models_are_bitwise_the_models_alone(precision):
 
 
 def test_a_restored_engine_goes_on_bitwise_from_the_middle_of_a_chunk():
-    engine = Engine([RUN], CPU)
-    advance(engine, 13)
-    state = {name: tensor.clone() for name, tensor in engine.state.items()}
-    other = Engine([RUN], CPU)
-    other.restore(state, 13)
-    assert torch.equal(advance(engine, CHUNK), advance(other, CHUNK))
-    assert torch.equal(engine.weights, other.weights)
+    restores_bitwise(RUN, CHUNK)
 
 
 def test_bfloat16_products_follow_the_float32_losses():

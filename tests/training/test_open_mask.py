@@ -9,16 +9,16 @@ from layerstep.errors import InputError
 from layerstep.measurement import probe
 from layerstep.measurement.reading.hooks import GPTReader
 from layerstep.tasks import Prompts, Task, sample
-from layerstep.training import GPT, Model, Run, active_points, evaluate, learning_rate
+from layerstep.training import GPT, Model, Run, active_points, evaluate
 from layerstep.training.config import ATTENTION
 from layerstep.training.engine import Engine
 from layerstep.training.gpt import Attention, enlist, parameters, seen
 from layerstep.training.huggingface import save_huggingface
-from layerstep.training.sampling import CHUNK, draw_chunk
+from layerstep.training.sampling import draw_chunk
 from layerstep.training.schedule import context_lengths
+from oracles.training import CPU, reference, restores_bitwise, same_training
 
 TASK = Task(N=6, d=3)
-CPU = torch.device("cpu")
 RUN = Run(
     task=Task(N=4, d=2),
     model=Model(layers=2, heads=2, width=16, mask="open"),
@@ -166,58 +166,26 @@ def test_context_lengths_alternate_and_have_equal_shares():
     assert max(context_lengths(RUN, 0)) == RUN.curriculum_start - 1
 
 
-def reference(run: Run, steps: int) -> tuple[GPT, list[float]]:
-    """The same training by torch's own optimizer, prompt after prompt, one query in each forward pass."""
-    gpt = GPT(run.model, run.task.d, run.task.N).double().initialise(run.seed)
-    optimizer = torch.optim.AdamW(
-        gpt.parameters(), lr=1.0, betas=(run.beta1, run.beta2), eps=run.eps, weight_decay=run.weight_decay
-    )
-    losses = []
-    for step in range(steps):
-        chunk, at = divmod(step, CHUNK)
-        x, y = (part[at] for part in draw_chunk(run, chunk, torch.float64, CPU))
-        loss = torch.zeros((), dtype=torch.float64)
-        for b in range(run.batch):
-            n = (step * run.batch + b) % active_points(run, step)
-            errors = []
-            for query in range(n, run.task.N + 1):
-                points = [*range(n), query]
-                tokens = enlist(x[b : b + 1, points], y[b : b + 1, points], n)
-                errors.append((gpt(tokens)[0, -1] - y[b, query]).square())
-            loss = loss + sum(errors) / len(errors) / run.batch
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(gpt.parameters(), run.clip)
-        optimizer.param_groups[0]["lr"] = learning_rate(run, step)
-        optimizer.step()
-        losses.append(loss.item())
-    return gpt, losses
-
-
-def advance(engine: Engine, steps: int) -> torch.Tensor:
-    target, losses = engine.step + steps, []
-    while engine.step < target:
-        losses.append(engine.advance(target - engine.step))
-    return torch.cat(losses)
+def one_query_at_a_time(gpt: GPT, x: torch.Tensor, y: torch.Tensor, step: int) -> torch.Tensor:
+    """The loss of RUN prompt after prompt, one query in each forward pass."""
+    loss = torch.zeros((), dtype=torch.float64)
+    for b in range(RUN.batch):
+        n = (step * RUN.batch + b) % active_points(RUN, step)
+        errors = []
+        for query in range(n, RUN.task.N + 1):
+            points = [*range(n), query]
+            tokens = enlist(x[b : b + 1, points], y[b : b + 1, points], n)
+            errors.append((gpt(tokens)[0, -1] - y[b, query]).square())
+        loss = loss + sum(errors) / len(errors) / RUN.batch
+    return loss
 
 
 def test_steps_are_those_of_torchs_adamw_on_one_query_at_a_time():
-    gpt, losses = reference(RUN, 30)
-    engine = Engine([RUN.override(seed=1), RUN], CPU)
-    found = advance(engine, 30)[:, 1, 0]
-    torch.testing.assert_close(found, torch.tensor(losses, dtype=torch.float64), rtol=1e-9, atol=0)
-    for name, tensor in gpt.state_dict().items():
-        torch.testing.assert_close(engine.gpt(1).state_dict()[name], tensor, rtol=1e-6, atol=1e-9)
+    same_training(Engine([RUN.override(seed=1), RUN], CPU), 1, 30, reference(RUN, 30, one_query_at_a_time))
 
 
 def test_a_restored_engine_goes_on_bitwise_from_the_middle_of_a_chunk():
-    engine = Engine([RUN], CPU)
-    advance(engine, 13)
-    state = {name: tensor.clone() for name, tensor in engine.state.items()}
-    other = Engine([RUN], CPU)
-    other.restore(state, 13)
-    assert torch.equal(advance(engine, 20), advance(other, 20))
-    assert torch.equal(engine.weights, other.weights)
+    restores_bitwise(RUN, 20)
 
 
 def test_the_second_loss_is_the_error_with_the_longest_context():

@@ -6,6 +6,7 @@ What the scripts beside it share: a clock, the number of steps that fit, and a m
 from __future__ import annotations
 
 import json
+import shutil
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
@@ -108,6 +109,19 @@ def save(
     )
     print(f"{name:<24} mse {found.mse[-1]:.4f}, exact {found.krr[-1]:.4f}, ratio {ratios}", flush=True)
     return gpt, facts
+
+
+def pack_models(kept: Sequence[str], name: str, home: Path, folder: Path, out: Path) -> None:
+    """A tar file for each shard of the models `kept`, one of all small files, and nothing else is left."""
+    shards = {
+        f"{model}-{index}": [shard]
+        for model in kept
+        for index, shard in enumerate(sorted((folder / model).glob("model*.safetensors")), 1)
+    }
+    rest = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith("model-0")]
+    pack({**shards, name: rest}, folder, out)
+    for place in (home, folder):  # only the archives go back
+        shutil.rmtree(place)
 
 
 def pack(groups: Mapping[str, Sequence[Path]], root: Path, out: Path) -> None:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import torch
-from stacked import pack, save, that_fit, train_until
+from stacked import pack_models, save, that_fit, train_until
 
 import layerstep as ls
 from layerstep.training import PRESETS
@@ -56,17 +56,7 @@ def main() -> None:
         for index, (name, gpt) in enumerate(zip(members, models, strict=True)):
             save(gpt, name, runs, index, steps, home / attention, folder, prompts=64 if args.tiny else 2048)
         kept.append(next(iter(members)))
-    shards = {
-        f"{name}-{index}": [shard]
-        for name in kept
-        for index, shard in enumerate(sorted((folder / name).glob("model*.safetensors")), 1)
-    }
-    rest = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith("model-0")]
-    pack({**shards, "linear-facts": rest}, folder, args.out)
-    for path in sorted([*home.rglob("*"), *folder.rglob("*")], reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    home.rmdir()
-    folder.rmdir()
+    pack_models(kept, "linear-facts", home, folder, args.out)
     print(f"{time.monotonic() - began:.0f} s in all", flush=True)
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import torch
-from stacked import pack, save, that_fit, train_until
+from stacked import pack_models, save, that_fit, train_until
 
 from layerstep.reproduction.predictions import predict
 from layerstep.training import PRESETS
@@ -56,17 +56,7 @@ def main() -> None:
         probes.save(folder / name / "probes.safetensors")
         found.save(folder / name)
         print(f"probes of {name}, {time.monotonic() - began:.0f} s", flush=True)
-    shards = {
-        f"{name}-{index}": [shard]
-        for name in list(RUNS)[:3]  # all four would be more than comes back
-        for index, shard in enumerate(sorted((folder / name).glob("model*.safetensors")), 1)
-    }
-    rest = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith("model-0")]
-    pack({**shards, "open-facts": rest}, folder, args.out)
-    for path in sorted([*home.rglob("*"), *folder.rglob("*")], reverse=True):  # only the archives go back
-        path.rmdir() if path.is_dir() else path.unlink()
-    home.rmdir()
-    folder.rmdir()
+    pack_models(list(RUNS)[:3], "open-facts", home, folder, args.out)  # all four would be more than comes back
     print(f"{time.monotonic() - began:.0f} s in all", flush=True)
 
 

@@ -36,6 +36,12 @@ _RC: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9,
+    "text.color": INK,  # one ink, which a page in dark mode replaces
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.fonttype": "none",  # text stays text: a third of the size, and can be searched
     "axes.titlesize": 9.5,
     "axes.titlelocation": "left",
     "axes.spines.top": False,

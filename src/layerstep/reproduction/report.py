@@ -27,7 +27,7 @@ from layerstep.reproduction.numbers import (
     to_json,
     usable_models,
 )
-from layerstep.reproduction.page.chapters import CHAPTERS
+from layerstep.reproduction.page.chapters import all_results
 from layerstep.reproduction.page.document import Section, printable, render
 from layerstep.reproduction.predictions import FILE, predict
 from layerstep.reproduction.reference import Comparison, outcomes
@@ -125,7 +125,7 @@ class _Build:
 
     def results(self, numbers: Numbers) -> None:
         """Write every result that is not on the page yet. One that cannot be written is named, the rest is built."""
-        for result in (each for chapter in CHAPTERS for each in chapter.results(numbers) if each):
+        for result in all_results(numbers):
             if result.name in self.sections or result.name in self.failed:
                 continue
             try:

@@ -4,11 +4,75 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isnan
 
 from layerstep.reproduction.claims.statements import Claim, outcome_counts
 from layerstep.reproduction.numbers import SOLVER_LABELS, TITLES, Alignment, ModelVerdict, Numbers, calibrated_rule
 from layerstep.reproduction.reference import BEST_STEP_R2, LAYERS_WON, Comparison
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A row of the first screen. `place`: the part of the page that shows it."""
+
+    question: str
+    answer: str
+    evidence: str
+    place: str
+
+
+def in_a_sentence(numbers: Numbers) -> str:
+    """The answer to the question of the page."""
+    models = [verdict for verdict in numbers.verdicts.values() if not verdict.is_control]
+    named = sum(verdict.solver is not None for verdict in models)
+    written = "A transformer that solves step by step can be written down, with a guarantee" if numbers.schemes else ""
+    if not models:
+        return f"{written}." if written else ""
+    count = "none" if not named else f"{named}"
+    seen = f"of {len(models)} that were trained, {count} predicts layer by layer as a known solver does"
+    return f"{written}; {seen}." if written else f"{seen[0].upper()}{seen[1:]}."
+
+
+def main_answers(numbers: Numbers) -> list[Answer]:
+    """The questions of the page with their answers, as far as the numbers are here."""
+    rows = []
+    if schemes := numbers.schemes:
+        compact, paper = schemes.sizes["compact"], schemes.sizes["paper"]
+        rows.append(
+            Answer(
+                question="Can one be written?",
+                answer=f"Yes: {compact.depth:,} blocks stay within {schemes.error:g} of the exact answer.",
+                evidence=f"A certificate for every prompt; the paper's own network needs {paper.depth:,} blocks.",
+                place="construction",
+            )
+        )
+    models = [verdict for verdict in numbers.verdicts.values() if not verdict.is_control]
+    controls = [verdict for verdict in numbers.verdicts.values() if verdict.is_control]
+    if models:
+        named = sum(verdict.solver is not None for verdict in models)
+        right = sum(verdict.solver == verdict.truth for verdict in controls)
+        left = _range([verdict.U for verdict in models])
+        rows.append(
+            Answer(
+                question="Do the predictions of trained ones follow one?",
+                answer=f"{named or 'None'} of {len(models)} models: the nearest class leaves {left} unexplained.",
+                evidence=f"{right} of {len(controls)} controls are named rightly by the same instrument.",
+                place="models",
+            )
+        )
+    chebyshev = numbers.constructed.get("constructed-chebyshev")
+    sphere = numbers.models.get("sphere")
+    if chebyshev and sphere:
+        rows.append(
+            Answer(
+                question="Does a straight line of best-matching steps tell?",
+                answer=f"No: a network that takes other steps has R² = {chebyshev.richardson.r2:.3f} for Richardson.",
+                evidence=f"The trained model has {sphere.richardson.r2_text} (paper: {BEST_STEP_R2['sphere']}).",
+                place="by-layer",
+            )
+        )
+    return rows
 
 
 def key_findings(numbers: Numbers, claims: Sequence[Claim] = (), comparisons: Sequence[Comparison] = ()) -> list[str]:

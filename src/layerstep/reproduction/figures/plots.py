@@ -87,7 +87,9 @@ def heat_map(ax: Axes, model: ModelNumbers, solver: str, low: float, numbers: bo
         for layer, step, value in zip(layers, best, found.best_sime, strict=True):
             below = step > steps[-1] / 2
             place = {"xytext": (0, -9 if below else 7), "textcoords": "offset points", "ha": "center", "va": "center"}
-            ax.annotate(f"{value:.2f}", (layer, step), fontsize=6.5, color=INK if value > 0.75 else "white", **place)
+            ax.annotate(
+                f"{value:.2f}", (layer, step), fontsize=6.5, color="black" if value > 0.75 else "white", **place
+            )
     ticks = [t for t in (0, 1, 3, 10, 30, 100, 300, 1000) if t < steps[-1]]
     ax.set(yscale="log")
     ax.set_yticks([t + 1 for t in ticks], [str(t) for t in ticks])
@@ -109,7 +111,7 @@ def step_line(
         ax.fill_between(layers, low, high, color=color, alpha=0.12, linewidth=0)
     ax.plot(layers, mean, dash, color=color, marker="o", markersize=3.5, label=label)
     cut = np.array(found.at_cap) > CUT
-    ax.plot(layers[cut], mean[cut], "o", color=color, markerfacecolor="white", markersize=3.5)
+    ax.plot(layers[cut], mean[cut], "o", color=color, markerfacecolor="none", markersize=3.5)
     inside = layers[(layers >= model.alignment.first) & (layers <= model.alignment.last)]
     line = Line2D(inside, found.intercept + found.slope * inside, color=color, linewidth=0.8)
     ax.add_artist(line)  # not `plot`: a line that leaves the range of steps does not widen it

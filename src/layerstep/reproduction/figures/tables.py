@@ -18,6 +18,7 @@ from layerstep.reproduction.numbers import (
 )
 from layerstep.reproduction.reference import BEST_STEP_R2, LAYERS_WON, PAPER_STEPS, R2_ROUNDING, Comparison
 from layerstep.reproduction.runs import RUNS
+from layerstep.training import PRESETS
 
 T = TypeVar("T")
 
@@ -28,6 +29,22 @@ def model_title(model: ModelNumbers) -> str:
     words = [TITLES[model.setting], f"{shape.layers} layers"]
     words += [] if shape.attention == "softmax" else [f"{shape.attention.replace('-mean', '')} attention"]
     words += [] if model.trained_steps == PAPER_STEPS else [f"{model.trained_steps:,} training steps"]
+    return ", ".join(words)
+
+
+def human_name(name: str) -> str:
+    """A run by what it is, for people; other names as they are."""
+    if name not in RUNS:
+        return name
+    run, default = RUNS[name].run, PRESETS[RUNS[name].preset].model
+    shape = run.model
+    words = [TITLES[RUNS[name].setting]]
+    words += [f"{shape.layers} layers"] if shape.layers != default.layers else []
+    words += [f"width {shape.width}"] if shape.width != default.width else []
+    words += [f"{shape.heads} head{'s' * (shape.heads > 1)}"] if shape.heads != default.heads else []
+    words += {"linear": ["linear attention"], "linear-mean": ["averaged linear attention"]}.get(shape.attention, [])
+    words += [f"{run.steps:,} steps"] if run.steps < PAPER_STEPS else []
+    words += [f"seed {run.seed}"] if run.seed != PRESETS[RUNS[name].preset].seed else []
     return ", ".join(words)
 
 

@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from layerstep.measurement import CLASSES
 from layerstep.plotting import MAP, ORANGE, figure
 from layerstep.reproduction.figures.result import Result, Table
+from layerstep.reproduction.figures.tables import human_name
 from layerstep.reproduction.numbers import DISTRIBUTIONS, Numbers, Verdicts, calibrated_rule
 
 
@@ -71,7 +72,7 @@ def _draw_classes(ax: Axes, found: Verdicts) -> None:
             corner = (kinds.index(verdict.nearest) - 0.46, line - 0.42)
             ax.add_patch(Rectangle(corner, 0.92, 0.84, fill=False, edgecolor=ORANGE, linewidth=1.6))
     ax.set_xticks(range(len(kinds)), kinds, rotation=40, ha="right", fontsize=7.5)
-    labels = [f"{name}: {verdict.headline}" for name, verdict in found.items()]
+    labels = [f"{human_name(name)}: {verdict.headline}" for name, verdict in found.items()]
     ax.set_yticks(range(len(found)), labels, fontsize=7.5)
     ax.set_title("unexplained fraction U by class, mean over layers; the nearest in a box")
     ax.grid(False)
@@ -88,7 +89,7 @@ def _draw_layers(fig: SubFigure, axes: np.ndarray, few: Verdicts) -> None:
         image = ax.pcolormesh(
             verdict.layers, range(len(names)), table, cmap=MAP, norm=scale, shading="nearest", rasterized=True
         )
-        ax.set_title(name)
+        ax.set_title(human_name(name))
         ax.set_yticks(range(len(names)), names, fontsize=6.5)
         ax.set_xticks(verdict.layers[:: max(1, len(verdict.layers) // 6)])
         ax.set_xlabel("layer")

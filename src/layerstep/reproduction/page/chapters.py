@@ -1,146 +1,241 @@
-"""The story of the page: its chapters, and the results of each. To add a chapter or a result, add it here."""
+"""The story of the page: five questions, each with one figure first and everything else folded.
+
+To add a result, name it in a part; to add a part or a chapter, add it here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from layerstep.measurement import CLASSES
-from layerstep.reproduction.figures import capacity, constructed, errors, noise, similarity, solvers, steps, verdicts
+from layerstep.reproduction.figures import (
+    capacity,
+    constructed,
+    errors,
+    noise,
+    overview,
+    similarity,
+    solvers,
+    steps,
+    verdicts,
+)
 from layerstep.reproduction.figures.result import Result
 from layerstep.reproduction.numbers import DEEP, DISTRIBUTIONS, EVALUATION_SEQUENCES, Numbers
 from layerstep.training import Model
 
+Results = Callable[[Numbers], Iterable[Result | None]]
+#: What page.html has a block of its own for.
+Block = Literal["", "walker", "errors", "similarity", "claims", "numbers", "runs", "protocol", "made"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A folded part of a chapter: words (HTML), then its block of page.html or its results, one seen at a time."""
+
+    id: str
+    title: str
+    intro: str = ""
+    results: Results = lambda numbers: ()
+    block: Block = ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Chapter:
-    """`intro` is HTML; `explorer`: the id of the interactive part that stands between it and the results (page.html).
-    A chapter without results is left out, unless it has an explorer that needs none."""
+    """A question. `answer` is HTML of at most 150 words; `first` the figures that are open, `block` before them."""
 
     id: str
     title: str
     short: str  # in the list of contents
-    intro: str
-    results: Callable[[Numbers], Iterable[Result | None]] = lambda numbers: ()
-    explorer: str = ""
+    answer: str
+    first: Results = lambda numbers: ()
+    block: Block = ""
+    parts: tuple[Part, ...] = ()
 
 
-CHAPTERS = (
-    Chapter(
-        id="construction",
-        title="A constructed transformer",
-        short="A constructed transformer",
-        intro="""<p>Softmax attention can compute kernel sums, and a small MLP can take a step of a solver. So one can
-        <em>write</em> the weights of a transformer that solves the system, with nothing trained, and say in advance
-        how far its answer can be from the exact one. Move the slider to watch one work.</p>""",
-        results=lambda numbers: [constructed.walk(numbers), constructed.schemes(numbers)],
-        explorer="walker",
-    ),
-    Chapter(
-        id="explore",
-        title="Look for yourself",
-        short="Look for yourself",
-        intro="""<p>Errors of every model that is here, trained or constructed, beside those of four classical
-        solvers. Choose a model, then follow layers and steps for a fixed number of examples n, or compare one layer
-        with one step for all n. Move over the chart, or focus it and use the arrow keys, to read values.</p>""",
-        explorer="explorers",
-    ),
-    Chapter(
-        id="solvers",
-        title="Classical solvers, step by step",
-        short="Classical solvers",
-        intro=f"""<p>The paper compares with four: preconditioned <b>Richardson</b> (divide the residual by the row
-        sums of K, add it to w, repeat) and <b>conjugate gradients</b> on the system, <b>gradient descent</b> and
-        <b>Nesterov</b>'s method on the regularized loss. All see the same {EVALUATION_SEQUENCES} prompts.</p>""",
-        results=lambda numbers: [
-            *(solvers.convergence(numbers, setting) for setting in DISTRIBUTIONS),
-            solvers.conditioning(numbers),
-            solvers.precision(numbers),
-        ],
-    ),
-    Chapter(
-        id="models",
-        title="Trained models",
-        short="Trained models",
-        intro=f"""<p>Transformers of {Model().layers} layers, each trained on prompts with one input distribution:
-        points on a sphere, in a cube (uniform), or from a Gaussian. A linear <b>probe</b> reads off every layer what
-        the model would answer if it stopped there.</p>""",
-        results=lambda numbers: [
-            errors.of_model(numbers, "sphere", "Figure 1"),
-            errors.of_model(numbers, "uniform", "Figure 4a"),
-            errors.of_model(numbers, "gaussian", "Figure 4b"),
-            similarity.heat(numbers, "sphere", "Figure 2a"),
-            steps.of_model(numbers, "sphere", "Figure 2b"),
-            steps.of_model(numbers, "uniform", "Figure 3a"),
-            steps.of_model(numbers, "gaussian", "Figure 3b"),
-            steps.by_inputs(numbers),
-            steps.by_probe(numbers),
-            similarity.of_solvers(numbers, DISTRIBUTIONS, "inputs", "Figure 5"),
-            constructed.beside_trained(numbers),
-            steps.by_seed(numbers),
-        ],
-    ),
-    Chapter(
-        id="depth",
-        title="Twice as deep",
-        short="Twice as deep",
-        intro="""<p>Transformers of 24 layers on the sphere, with the kernel of the other experiments (bandwidth v =
-        1) and with a wider one (v = 2), whose system is harder to solve.</p>""",
-        results=lambda numbers: [
-            errors.of_model(numbers, "sphere-24", "Figure 6a"),
-            errors.of_model(numbers, "sphere-24-v2", "Figure 6b"),
-            similarity.of_solvers(numbers, DEEP, "depth", "Figure 7"),
-            steps.by_depth(numbers),
-        ],
-    ),
-    Chapter(
-        id="mechanism",
-        title="Without softmax, and with another kernel",
-        short="Without softmax",
-        intro="""<p>The constructed transformer owes its step to two things: softmax, which divides by row sums, and
-        the Gaussian kernel, which softmax computes. The paper takes away one at a time.</p>""",
-        results=lambda numbers: [
-            errors.attention(numbers, "linear"),
-            errors.attention(numbers, "linear-mean"),
-            errors.of_model(numbers, "arccos1", "section on the arc-cosine kernel"),
-            steps.by_kernel(numbers),
-            similarity.kernels(numbers),
-        ],
-    ),
-    Chapter(
-        id="capacity",
-        title="Heads and width",
-        short="Heads and width",
-        intro="""<p>How large must the model be before it is as good as exact kernel ridge regression, and does its
-        size change whose steps its layers are like?</p>""",
-        results=lambda numbers: [capacity.heads(numbers), capacity.width(numbers)],
-    ),
-    Chapter(
-        id="verdicts",
-        title="Whose steps? The verdict",
-        short="The verdict",
-        intro=f"""<p>Two predictors that both become good share most of their errors, so a high similarity names
-        nothing: predictors that solve no system at all look like Richardson to it. The instrument used here compares
-        the <em>way</em> to the solution with {len(CLASSES)} classes of solvers and averages, takes the kernel's width
-        and the ridge for unknown, scores on other prompts than those it chooses a class by, and may answer "none".
-        How often it errs was measured on planted models whose answer is known, with up to twelve layers, on three
-        input distributions with the Gaussian kernel (<code>docs/measurement.md</code>); models of 24 layers and of
-        another kernel get their verdict by the same rule, beyond what it was tried on. Solvers among the classes:
-        <b>richardson</b> (with row sums or without), <b>richardson-fixed</b> (one step length for all n), <b>gd</b>,
-        <b>nesterov</b>, <b>cg</b>, <b>chebyshev</b>. Not solvers: <b>ridge</b> (exact, with a ridge that shrinks from
-        layer to layer), <b>shrink</b> (a growing part of the exact answer), <b>nadaraya-watson</b> (kernel averages),
-        <b>knn</b> (nearest points), <b>boost</b> (averages of what is left), and what reads the examples one after
-        another.</p>""",
-        results=lambda numbers: [verdicts.of_all(numbers)],
-    ),
-    Chapter(
-        id="noise",
-        title="Noise in the prompt",
-        short="Noise",
-        intro="""<p>A model is trained with one level of noise in the labels. What if a prompt has less, or more?
-        Kernel ridge regression is <b>Bayes-optimal</b> with the ridge λ = σ² of the noise in the prompt; with the
-        ridge of the training noise it is what a model would do that has this ridge <b>encoded</b> in its
-        weights.</p>""",
-        results=lambda numbers: [noise.ridge(numbers), noise.transformers(numbers)],
+#: The picture of the first screen.
+HERO: Results = lambda numbers: [overview.errors_by_layer(numbers), overview.unexplained(numbers)]  # noqa: E731
+
+CONSTRUCTION = Chapter(
+    id="construction",
+    title="Can a solver be written as a transformer?",
+    short="Can one be written?",
+    answer="""<p><b>Yes.</b> Softmax attention computes kernel sums, and a small MLP takes a step of a solver. So one
+    can <em>write</em> the weights of a transformer that solves the kernel system, with nothing trained, and say in
+    advance how far its answer can be from the exact one. Move the slider to watch one work on one prompt.</p>""",
+    block="walker",
+    parts=(
+        Part(
+            id="promises",
+            title="What is promised, what is reached, and how large the networks are",
+            results=lambda numbers: [constructed.schemes(numbers), constructed.walk(numbers)],
+        ),
     ),
 )
+
+TRAINED = Chapter(
+    id="models",
+    title="Do trained transformers follow a solver?",
+    short="Do trained ones?",
+    answer=f"""<p><b>Their predictions, layer by layer, follow none of the solvers tried.</b> A linear <b>probe</b>
+    reads off every layer what the model would answer if it stopped there. The way of these answers to the exact
+    solution is compared with {len(CLASSES)} classes of solvers and averages, with the kernel's width and the ridge
+    unknown. Controls whose solver is known lie left of the line and are named; all trained models lie right of it.
+    This is a statement about what can be predicted from a layer. Whether a solver runs inside, hidden from such a
+    probe, is another question: the next chapter.</p>""",
+    first=lambda numbers: [overview.verdict_axis(numbers)],
+    parts=(
+        Part(
+            id="verdicts",
+            title="Every class on every model: the full table",
+            intro="""<p>Two predictors that both become good share most of their errors, so a high similarity names
+            nothing. The instrument compares the <em>way</em> to the solution, scores on other prompts than those it
+            chooses a class by, and may answer "none". Solvers among the classes: <b>richardson</b> (with row sums or
+            without), <b>richardson-fixed</b> (one step length for all n), <b>gd</b>, <b>nesterov</b>, <b>cg</b>,
+            <b>chebyshev</b>. Not solvers: <b>ridge</b> (exact, with a ridge that shrinks from layer to layer),
+            <b>shrink</b> (a growing part of the exact answer), <b>nadaraya-watson</b> (kernel averages), <b>knn</b>
+            (nearest points), <b>boost</b> (averages of what is left), and what reads the examples one after another.
+            </p>""",
+            results=lambda numbers: [verdicts.of_all(numbers)],
+        ),
+        Part(
+            id="explore",
+            title="Look for yourself: errors by layer, step and number of examples",
+            intro="""<p>Choose a model, then follow layers and steps for a fixed number of examples n, or compare one
+            layer with one step for all n. Move over the chart, or focus it and use the arrow keys, to read
+            values.</p>""",
+            block="errors",
+        ),
+        Part(
+            id="alike",
+            title="Which step is a layer most like? The paper's similarity",
+            intro="""<p>For every layer (across) and every step of a solver (up): how alike their errors are, 1 is the
+            same (SimE, the paper's measure). Squares mark the most similar step of each layer. Steps are on a
+            logarithmic scale. R² is that of the steps most similar prompt by prompt, as in the paper.</p>""",
+            block="similarity",
+        ),
+        Part(
+            id="by-layer",
+            title="Errors by layer, and best-matching steps: the paper's figures 1 to 5",
+            intro=f"""<p>Transformers of {Model().layers} layers, each trained on prompts with one input distribution:
+            points on a sphere, in a cube (uniform), or from a Gaussian.</p>""",
+            results=lambda numbers: [
+                constructed.beside_trained(numbers),
+                errors.of_model(numbers, "sphere", "Figure 1"),
+                errors.of_model(numbers, "uniform", "Figure 4a"),
+                errors.of_model(numbers, "gaussian", "Figure 4b"),
+                similarity.heat(numbers, "sphere", "Figure 2a"),
+                steps.of_model(numbers, "sphere", "Figure 2b"),
+                steps.of_model(numbers, "uniform", "Figure 3a"),
+                steps.of_model(numbers, "gaussian", "Figure 3b"),
+                steps.by_inputs(numbers),
+                similarity.of_solvers(numbers, DISTRIBUTIONS, "inputs", "Figure 5"),
+            ],
+        ),
+        Part(
+            id="probe-and-seed",
+            title="How much depends on the probe and on the seed of training",
+            results=lambda numbers: [steps.by_seed(numbers), steps.by_probe(numbers)],
+        ),
+        Part(
+            id="depth",
+            title="Twice as deep",
+            intro="""<p>Transformers of 24 layers on the sphere, with the kernel of the other experiments (bandwidth v
+            = 1) and with a wider one (v = 2), whose system is harder to solve.</p>""",
+            results=lambda numbers: [
+                steps.by_depth(numbers),
+                errors.of_model(numbers, "sphere-24", "Figure 6a"),
+                errors.of_model(numbers, "sphere-24-v2", "Figure 6b"),
+                similarity.of_solvers(numbers, DEEP, "depth", "Figure 7"),
+            ],
+        ),
+        Part(
+            id="mechanism",
+            title="Without softmax, and with another kernel",
+            intro="""<p>The constructed transformer owes its step to two things: softmax, which divides by row sums,
+            and the Gaussian kernel, which softmax computes. The paper takes away one at a time.</p>""",
+            results=lambda numbers: [
+                errors.attention(numbers, "linear"),
+                errors.attention(numbers, "linear-mean"),
+                errors.of_model(numbers, "arccos1", "section on the arc-cosine kernel"),
+                steps.by_kernel(numbers),
+                similarity.kernels(numbers),
+            ],
+        ),
+        Part(
+            id="capacity",
+            title="Heads and width",
+            intro="""<p>How large must the model be before it is as good as exact kernel ridge regression, and does its
+            size change whose steps its layers are like?</p>""",
+            results=lambda numbers: [capacity.heads(numbers), capacity.width(numbers)],
+        ),
+    ),
+)
+
+INSTEAD = Chapter(
+    id="instead",
+    title="What do they do instead?",
+    short="What instead?",
+    answer="""<p>A model is trained with one level of noise in the labels. What if a prompt has less, or more? Kernel
+    ridge regression is <b>Bayes-optimal</b> with the ridge λ = σ² of the noise in the prompt; with the ridge of the
+    training noise it is what a model would do that has this ridge <b>encoded</b> in its weights. Trained models follow
+    the encoded ridge near the noise of training, and neither of the two far from it.</p>""",
+    first=lambda numbers: [noise.transformers(numbers)],
+    parts=(
+        Part(
+            id="noise",
+            title="The encoded and the best ridge: the paper's noise table",
+            results=lambda numbers: [noise.ridge(numbers)],
+        ),
+    ),
+)
+
+PUBLISHED = Chapter(
+    id="claims",
+    title="What of the paper's claims?",
+    short="The paper's claims",
+    answer="""<p>The paper's claims in our words, and what our models say. Open a row for the checks that decide it: ✓
+    as claimed, ✗ not, ≈ inconclusive, since another seed or other prompts might say otherwise.</p>""",
+    block="claims",
+    parts=(Part(id="numbers", title="Every quoted number, the paper's and ours", block="numbers"),),
+)
+
+KNOWN = Chapter(
+    id="known",
+    title="How do we know?",
+    short="How do we know?",
+    answer="""<p>Every number here is made by one command from files in the repository, and every rule was tried on
+    models whose answer is known: constructed transformers, solvers' own paths, and averages that solve nothing. How
+    often it errs is in the documentation, with the command that counts. Below: how fast the classical solvers converge
+    on the same prompts, which limits what any comparison can say.</p>""",
+    first=lambda numbers: [solvers.convergence(numbers, "sphere")],
+    parts=(
+        Part(
+            id="solvers",
+            title="Classical solvers, step by step",
+            intro=f"""<p>The paper compares with four: preconditioned <b>Richardson</b> (divide the residual by the row
+            sums of K, add it to w, repeat) and <b>conjugate gradients</b> on the system, <b>gradient descent</b> and
+            <b>Nesterov</b>'s method on the regularized loss. All see the same {EVALUATION_SEQUENCES} prompts.</p>""",
+            results=lambda numbers: [
+                *(solvers.convergence(numbers, setting) for setting in DISTRIBUTIONS if setting != "sphere"),
+                solvers.conditioning(numbers),
+                solvers.precision(numbers),
+            ],
+        ),
+        Part(id="runs", title="The training runs", block="runs"),
+        Part(id="protocol", title="The protocol: the paper's hyperparameters and ours", block="protocol"),
+        Part(id="made", title="How this page was made", block="made"),
+    ),
+)
+
+CHAPTERS = (CONSTRUCTION, TRAINED, INSTEAD, PUBLISHED, KNOWN)
+
+
+def all_results(numbers: Numbers) -> Iterator[Result]:
+    """Every result of the page, in its order."""
+    groups = [HERO]
+    for chapter in CHAPTERS:
+        groups += [chapter.first, *(part.results for part in chapter.parts)]
+    for results in groups:
+        yield from (result for result in results(numbers) if result is not None)

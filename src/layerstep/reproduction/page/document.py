@@ -16,11 +16,21 @@ import jinja2
 from markupsafe import Markup, escape
 
 from layerstep.files import provenance
-from layerstep.reproduction.claims import key_findings, paper_claims
+from layerstep.plotting import INK
+from layerstep.reproduction.claims import in_a_sentence, key_findings, main_answers, paper_claims
 from layerstep.reproduction.costs import total_minutes
 from layerstep.reproduction.figures.result import Result
-from layerstep.reproduction.numbers import EVALUATION_SEQUENCES, SOLVER_LABELS, TITLES, ModelNumbers, Numbers, to_json
-from layerstep.reproduction.page.chapters import CHAPTERS
+from layerstep.reproduction.figures.tables import human_name
+from layerstep.reproduction.numbers import (
+    EVALUATION_SEQUENCES,
+    MEASURED,
+    SOLVER_LABELS,
+    TITLES,
+    ModelNumbers,
+    Numbers,
+    to_json,
+)
+from layerstep.reproduction.page.chapters import CHAPTERS, HERO, Results
 from layerstep.reproduction.reference import HOURS_PER_RUN, Comparison, outcomes
 from layerstep.reproduction.runs import protocol
 from layerstep.reproduction.status import Listed
@@ -38,12 +48,37 @@ class Section:
         return Section(result=result, svg=inline_svg(result.svg(folder), result.title))
 
 
+#: What a figure on the page can do without.
+_SHORTER = {
+    r"(?<![\w#.])(-?\d{2,}\.\d)\d+": r"\1",
+    r"(?<![\w#.])(-?\d\.\d\d)\d+": r"\1",
+    r"\s*\n\s*": " ",
+    r'<g id="[^"]*"': "<g",  # matplotlib's names are the same in every figure
+    r" font-family: 'DejaVu Sans', sans-serif;": "",  # the style sheet of the page says it
+    r' transform="rotate\(-0 [^"]*"': "",
+}
+
+
 def inline_svg(text: str, title: str) -> Markup:
-    """A figure's SVG to stand inside the page: as wide as it was drawn (--drawn) and no wider than the page."""
+    """A figure's SVG to stand inside the page: as wide as it was drawn (--drawn) and no wider than the page, in the
+    ink of the page, and short: coordinates to a tenth of a point, a style that all marks of a line share said once."""
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) width="([^"]*)"', r'\1 style="--drawn: \2"', text, count=1)
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
+    for pattern, short in _SHORTER.items():
+        text = re.sub(pattern, short, text)
+    text = re.sub(r"<g( [^>]*)?>((?: ?<use [^>]*/>)+) ?</g>", _with_one_style, text)
+    text = text.replace("xlink:href", "href").replace(INK, "var(--ink)")
     return Markup(text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1))
+
+
+def _with_one_style(group: re.Match[str]) -> str:
+    attributes, marks = group.group(1) or "", group.group(2)
+    styles = set(re.findall(r' style="[^"]*"', marks))
+    if len(styles) != 1 or marks.count(" style=") != marks.count("<use") or "style" in attributes:
+        return group.group()
+    (style,) = styles
+    return f"<g{attributes}{style}>{marks.replace(style, '')}</g>"
 
 
 def render(
@@ -61,15 +96,32 @@ def render(
     environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–\-\[\] ]+", cell))
     source = resources.files("layerstep.reproduction.page")
     template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
-    chapters = []
-    for chapter in CHAPTERS:
-        here = [sections[each.name] for each in chapter.results(numbers) if each and each.name in sections]
-        if here or chapter.explorer == "explorers":
-            chapters.append((chapter, Markup(chapter.intro), here))
-    comparisons = [each for *_, here in chapters for section in here for each in section.result.comparisons]
+
+    def here(results: Results) -> list[Section]:
+        return [sections[each.name] for each in results(numbers) if each and each.name in sections]
+
+    comparisons = [each for name in sections for each in sections[name].result.comparisons]
     claims = paper_claims(numbers)
+    models = bool(numbers.models or numbers.constructed)
+    blocks = {
+        "walker": numbers.walk,
+        "errors": models or numbers.curves,
+        "similarity": models,
+        "claims": claims,
+        "numbers": comparisons,
+        "runs": runs,
+        "protocol": True,
+        "made": True,
+    }
+    there = {name for name, found in blocks.items() if found}
+    parts = [part for chapter in CHAPTERS for part in chapter.parts if part.block in there or here(part.results)]
     text = template.render(
-        chapters=chapters,
+        chapters=CHAPTERS,
+        hero=here(HERO),
+        here=here,
+        html=Markup,
+        sentence=in_a_sentence(numbers),
+        answers=main_answers(numbers),
         comparisons=comparisons,
         counts=outcomes(comparisons),
         failed=failed,
@@ -86,8 +138,9 @@ def render(
         },
         sequences=EVALUATION_SEQUENCES,
         made={**provenance(), **facts},
-        has_models=bool(numbers.models or numbers.constructed),
-        places={*sections, *(chapter.id for chapter, *_ in chapters)},
+        blocks=there,
+        places={*sections, *(chapter.id for chapter in CHAPTERS), *(part.id for part in parts)},
+        parts=parts,
         data=Markup(_script_json(_explorers(numbers))),
         style=Markup((source / "page.css").read_text(encoding="utf-8")),
         script=Markup("\n".join((source / name).read_text(encoding="utf-8") for name in ("chart.js", "page.js"))),
@@ -107,17 +160,18 @@ def _explorers(numbers: Numbers) -> dict[str, Any]:
     return {
         "titles": TITLES,
         "settings": curves,
-        "models": {name: _explored(model) for name, model in models.items()},
+        "models": {name: _explored(name, model) for name, model in models.items()},
         "solvers": SOLVER_LABELS,
         "walk": to_json(numbers.walk),
     }
 
 
-def _explored(model: ModelNumbers) -> dict[str, Any]:
+def _explored(name: str, model: ModelNumbers) -> dict[str, Any]:
     parts = ("steps", "sime", "best_step", "best_sime", "r2")
     solvers = {name: {part: getattr(found, part) for part in parts} for name, found in model.solvers.items()}
-    keys = ("label", "setting", "contexts", "layers", "layer_mse", "krr")
-    return {**{key: getattr(model, key) for key in keys}, "solvers": solvers}
+    keys = ("setting", "contexts", "layers", "layer_mse", "krr")
+    label = model.label if name in MEASURED else human_name(name)
+    return {"label": label, **{key: getattr(model, key) for key in keys}, "solvers": solvers}
 
 
 def number(value: float) -> str:
@@ -139,8 +193,8 @@ def shown(comparison: Comparison, key: str) -> str:
 
 
 def _script_json(value: Any) -> str:
-    """JSON that may stand inside a script element: four digits are all a chart can show, and what is NaN is null."""
+    """JSON that may stand inside a script element: three digits are all a chart shows, and what is NaN is null."""
     short = json.loads(
-        json.dumps(value), parse_float=lambda text: float(f"{float(text):.4g}"), parse_constant=lambda text: None
+        json.dumps(value), parse_float=lambda text: float(f"{float(text):.3g}"), parse_constant=lambda text: None
     )
     return json.dumps(short, separators=(",", ":")).replace("<", "\\u003c")

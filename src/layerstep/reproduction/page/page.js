@@ -127,3 +127,38 @@ const start = (id, there, run) => {
 start("errors", Object.keys(data.settings).length + Object.keys(data.models).length, root => errors(root, data));
 start("similarity", Object.keys(data.models).length, root => similarity(root, data));
 start("walker", data.walk, root => walker(root, data.walk));
+
+// A family of figures shows one at a time.
+for (const part of document.querySelectorAll("details.part")) {
+  const select = part.querySelector(".family select");
+  const figures = [...part.children].filter(child => child.tagName === "FIGURE");
+  if (!select) continue;
+  const show = () => figures.forEach(figure => figure.hidden = figure.id !== select.value);
+  select.addEventListener("input", show);
+  show();
+}
+
+// A link to what is folded or not chosen opens it.
+function reveal() {
+  const wanted = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!wanted) return;
+  for (let node = wanted; node; node = node.parentElement) if (node.tagName === "DETAILS") node.open = true;
+  const select = wanted.tagName === "FIGURE" && wanted.parentElement.querySelector(":scope > .family select");
+  if (select) { select.value = wanted.id; select.dispatchEvent(new Event("input")); }
+  wanted.scrollIntoView();
+}
+window.addEventListener("hashchange", reveal);
+reveal();
+
+// What was drawn while folded had no width: draw it when it opens.
+document.querySelectorAll("details.part").forEach(part =>
+  part.addEventListener("toggle", () => window.dispatchEvent(new Event("resize"))));
+
+// The contents say where one is.
+const places = new Map([...document.querySelectorAll("nav a")].map(a => [a.hash.slice(1), a]));
+const watch = new IntersectionObserver(entries => entries.forEach(entry => {
+  if (!entry.isIntersecting) return;
+  places.forEach(a => a.removeAttribute("aria-current"));
+  places.get(entry.target.id)?.setAttribute("aria-current", "true");
+}), {rootMargin: "-20% 0px -70% 0px"});
+document.querySelectorAll("main > section").forEach(section => watch.observe(section));

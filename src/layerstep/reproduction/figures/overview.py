@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from layerstep.plotting import BLUE, INK, LOOKS, ORANGE, figure
+from layerstep.plotting import BLUE, INK, LOOKS, ORANGE, Look, figure
 from layerstep.reproduction.figures.plots import error_axis, name_exact
 from layerstep.reproduction.figures.result import Result, Table
 from layerstep.reproduction.figures.tables import human_name
@@ -109,7 +109,7 @@ def _shares(verdict: ModelVerdict) -> Shares:
 
 
 def _draw_unexplained(shares: dict[str, Shares]) -> Figure:
-    looks = dict(zip((CONTROL, *DISTRIBUTIONS), LOOKS, strict=False))
+    looks: dict[str, Look] = dict(zip((CONTROL, *DISTRIBUTIONS), LOOKS, strict=False))
     with figure(*SIZE) as fig:
         ax = fig.subplots()
         for name, (layers, values) in shares.items():

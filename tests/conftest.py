@@ -1,5 +1,6 @@
 """Shapes and types in signatures are checked while the tests run; the examples of the pages are run as printed."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook("layerstep", "shape_checks.check")
+
+os.environ["LAYERSTEP_CACHE"] = ""  # tests take nothing from the user's cache, and leave nothing there
 
 ROOT = Path(__file__).parents[1]
 

@@ -63,6 +63,7 @@ def run(
             model_fn=model_fn if interventions and path.N > 1 else None,
             seed=seed,
             progress=show,
+            cache=True,
         )
     lines = [str(verdict), *([f"  {source}"] if source else [])]
     if plot is not None and verdict.table is not None:

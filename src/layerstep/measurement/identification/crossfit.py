@@ -65,14 +65,18 @@ class Instrument:
         families: Sequence[Family] = FAMILIES,
         bandwidths: Sequence[float] = BANDWIDTHS,
         ridges: Sequence[float] = RIDGES,
+        cache: bool = False,
     ) -> Instrument:
-        """Run all families on `prompts`, at every bandwidth and ridge: multiples of the task's."""
+        """Run all families on `prompts`, at every bandwidth and ridge: multiples of the task's.
+
+        cache: take the library from the user's cache directory, or put it there, for prompts that are used again.
+        """
         require_kind("prompts", prompts, Prompts, "They come before the task.")
         require_kind("task", task, Task, "It comes after the prompts.")
         if progress is not None:
             require_callable("progress", progress, "a function of the fraction done")
         library = Library.build(
-            prompts, task, contexts, progress, families=families, bandwidths=bandwidths, ridges=ridges
+            prompts, task, contexts, progress, families=families, bandwidths=bandwidths, ridges=ridges, cache=cache
         )
         features = residual_features(library.prompts, task, library.contexts)
         middle = (library.prompts.B + 1) // 2

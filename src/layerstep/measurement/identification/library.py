@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import compress
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from layerstep.errors import require, require_positive
 from layerstep.files import digest
+from layerstep.measurement.identification.cache import Kept, kept, library_identity
 from layerstep.measurement.identification.families import FAMILIES, NEEDS, Family, require_families, require_sound
 from layerstep.solvers import Solver
 from layerstep.solvers.system import Batch
@@ -77,8 +79,12 @@ class Library:
         families: Sequence[Family] = FAMILIES,
         bandwidths: Sequence[float] = BANDWIDTHS,
         ridges: Sequence[float] = RIDGES,
+        cache: bool = False,
     ) -> Library:
-        """Run all families on `prompts` in float64, the decompositions of one (v, lam) made once for all of them."""
+        """Run all families on `prompts` in float64, the decompositions of one (v, lam) made once for all of them.
+
+        cache: take the table from the user's cache directory, or put it there.
+        """
         order = canonical_order(prompts)
         prompts = prompts.to(torch.float64, "cpu")[order]
         bandwidths, ridges = _multiples("bandwidths", bandwidths), _multiples("ridges", ridges)
@@ -111,19 +117,18 @@ class Library:
             ]
             for v, lam in settings
         ]
-        table = torch.empty(sum(len(candidate.steps) for tried in grid for candidate in tried), *krr.shape)
+        run = partial(_run, prompts, task, contexts, krr, grid, DIVERGED * size, progress)
+        tried = [candidate for part in grid for candidate in part]
+        # A user's own solver or kernel may change and keep its name.
+        if cache and not task.fingerprints and all(candidate.family in FAMILIES for candidate in tried):
+            named = [[c.family.name, repr(c.solver), c.steps, c.v, c.lam] for c in tried]
+            stayed, table = kept(library_identity(prompts, named, contexts, task.to_dict()), run)
+        else:
+            stayed, table = run()
         candidates: list[Candidate] = []
         row = 0
-        # One setting a core: workers that share the prefixes of one would wait for each other at its end.
-        with one_per_worker(partial(_distances, prompts, task, contexts, krr), grid) as found:
-            for done, (tried, parts) in enumerate(zip(grid, found, strict=True), start=1):
-                for candidate, away in zip(tried, parts, strict=True):
-                    if bool(away.abs().amax() <= DIVERGED * size):  # nor where it is NaN
-                        candidates.append(replace(candidate, rows=slice(row, row + len(away))))
-                        table[candidates[-1].rows] = away.float()
-                        row += len(away)
-                if progress is not None:
-                    progress(done / len(grid))
+        for candidate in compress(tried, stayed.tolist()):
+            candidates.append(replace(candidate, rows=slice(row, row := row + len(candidate.steps))))
         there = tuple({candidate.family.name: candidate.family for candidate in candidates}.values())
         remarks = []
         if diverged := [family.name for family in wanted if family not in there]:
@@ -140,11 +145,37 @@ class Library:
             contexts=contexts,
             families=there,
             candidates=tuple(candidates),
-            table=table[:row],
+            table=table,
             krr=krr,
             hash=digest([grid_values, contexts, asdict(task)]),
             remarks=tuple(remarks),
         )
+
+
+def _run(
+    prompts: Prompts,
+    task: Task,
+    contexts: Sequence[int],
+    krr: Float[Tensor, "B C"],
+    grid: Sequence[Sequence[Candidate]],
+    limit: float,
+    progress: Callable[[float], None] | None,
+) -> Kept:
+    """Which candidates of the grid stay within `limit` of KRR, and the table of those."""
+    table = torch.empty(sum(len(candidate.steps) for tried in grid for candidate in tried), *krr.shape)
+    stayed: list[bool] = []
+    row = 0
+    # One setting a core: workers that share the prefixes of one would wait for each other at its end.
+    with one_per_worker(partial(_distances, prompts, task, contexts, krr), grid) as found:
+        for done, parts in enumerate(found, start=1):
+            for away in parts:
+                stayed.append(bool(away.abs().amax() <= limit))  # not where it is NaN
+                if stayed[-1]:
+                    table[row : row + len(away)] = away.float()
+                    row += len(away)
+            if progress is not None:
+                progress(done / len(grid))
+    return torch.tensor(stayed), table[:row]
 
 
 def _distances(

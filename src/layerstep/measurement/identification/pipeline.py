@@ -40,6 +40,7 @@ def identify(
     seed: int = 0,
     progress: Callable[[float], None] | None = None,
     rerun: Callable[[Prompts], Trajectory] | None = None,
+    cache: bool = False,
 ) -> Verdict:
     """Which solver the layers of `path` follow on `prompts`, or None; `task` gives kernel, bandwidth and ridge.
 
@@ -48,6 +49,7 @@ def identify(
     intervened on; `rerun` is its older name. instrument: prepared on the same prompts, for several models.
     seed: of the bootstrap and of the interventions. Sequences may come in any order; the verdict does not depend on it.
     Prompts of another length than the task's are welcome: what is said is about their N.
+    cache: take the library from the user's cache directory, or put it there, for prompts that are used again.
     """
     model_fn = rerun if model_fn is None else model_fn
     _require_arguments(path, prompts, task, families, model_fn, instrument, rule, seed, progress)
@@ -64,7 +66,7 @@ def identify(
     values, stages = values[keep], path.stages[keep]
     tests = None if model_fn is None else intervene_on_labels(model_fn, prompts, task, stages, seed=seed)
     if instrument is None:
-        instrument = Instrument.prepare(prompts, task, contexts, progress, families=families)
+        instrument = Instrument.prepare(prompts, task, contexts, progress, families=families, cache=cache)
     residuals = instrument.cross_fit(values, stages)
     L = len(stages)
     windows = [range(first, first + WINDOW) for first in range(L - WINDOW + 1 if L > WINDOW else 0)]

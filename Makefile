@@ -3,10 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: report kill certify test slow fuzz lint format bench clean
+.PHONY: report numbers kill certify test slow fuzz lint format bench clean
 
 report: $(READY)
 	$(BIN)/layerstep reproduce
+
+# Every number of the report anew, and into results/numbers: after a change of code that they depend on.
+numbers: $(READY)
+	rm -rf build/numbers
+	$(BIN)/layerstep reproduce --recompute --out build/numbers
+	rm -rf results/numbers && cp -r build/numbers/numbers results/numbers
 
 # A file's tests stay together: they share what is costly to prepare.
 test: lint

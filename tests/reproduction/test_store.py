@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from dataclasses import dataclass
 
@@ -119,6 +120,10 @@ EDITS = {
     "measurement/similarity.py": (["verdicts", "measurements", "constructed"], ["curves", "noise", "systems"]),
     "construction/network.py": (["verdicts", "constructed"], ["measurements", "curves", "noise"]),
     "solvers/richardson.py": (["verdicts", "measurements", "curves"], ["noise"]),
+    # A package stands for what is taken from it, not for all that it passes on.
+    "measurement/__init__.py": ([], ["verdicts"]),
+    "measurement/calibration/planted.py": ([], ["verdicts"]),
+    "solvers/__init__.py": (["verdicts", "measurements"], ["noise"]),
     "stats.py": (["verdicts", "measurements", "noise", "systems"], ["curves"]),
     "tasks/posterior.py": (["verdicts", "measurements", "curves", "noise", "systems", "constructed"], []),
 }
@@ -134,9 +139,9 @@ def edit_source(tmp_path_factory):
         code_identity.cache_clear()
         return {name: code_identity(f"layerstep.reproduction.{name}", within, copy) for name in names}
 
-    def edit(edited, names, within=()):
+    def edit(edited, names, within=(), change=lambda text: text + "\nEDITED = 1\n"):
         before, file = identities(names, within), copy / "layerstep" / edited
-        file.write_text(file.read_text() + "\nEDITED = 1\n")
+        file.write_text(change(file.read_text()))
         after = identities(names, within)
         return {name for name in names if before[name] != after[name]}
 
@@ -148,6 +153,37 @@ def test_an_edit_makes_anew_what_its_code_computes_and_nothing_else(edited, edit
     anew, kept = EDITS[edited]
     changed = edit_source(edited, [f"numbers.{name}" for name in (*anew, *kept)])
     assert changed == {f"numbers.{name}" for name in anew}
+
+
+@pytest.mark.parametrize(
+    ("change", "matters"),
+    [
+        (lambda text: "# a comment\n" + text.replace("    return", "    # another\n\n    return"), False),
+        (lambda text: re.sub(r'"""(.|\n)*?"""', '"""Other words."""', text), False),
+        (lambda text: text.replace("lam", "ridge"), True),
+        (lambda text: text.replace("return ", "return -", 1), True),
+    ],
+    ids=["comments", "docstrings", "names", "a sign"],
+)
+def test_only_what_runs_matters(change, matters, edit_source):
+    """Of tasks/posterior.py, which every number depends on."""
+    edited = edit_source("tasks/posterior.py", ["numbers.noise"], change=change)
+    assert bool(edited) == matters
+
+
+def test_shipped_numbers_are_taken_and_left_alone(tmp_path):
+    shipped, own = tmp_path / "shipped", tmp_path / "own"
+    keep(shipped, 1.0)
+    before = (shipped / "numbers.json").read_bytes()
+    both = Store(own, shipped)
+    of = {"n": 1}
+    assert both.get("numbers", Inner, of, CODE, lambda: INNER).values == [1.0]
+    assert not own.exists()
+    other = both.get("numbers", Inner, {"n": 2}, CODE, lambda: INNER)
+    assert other == INNER
+    assert (shipped / "numbers.json").read_bytes() == before
+    assert both.find("numbers", Inner, {"n": 2}, CODE) == INNER
+    assert Store(tmp_path / "third").find("numbers", Inner, of, CODE) is None
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,17 @@ from pathlib import Path
 from layerstep.cli.output import Output
 
 
-def run(*, out: Path = Path("report"), probe: bool = False) -> Output:
+def run(*, out: Path = Path("report"), probe: bool = False, recompute: bool = False) -> Output:
     """Build the report: the paper's figures and numbers, and ours beside them.
 
     Args:
         out: directory for index.html and the figures and data beside it.
         probe: fit probes of models that have weights and no predictions, even without a GPU (slow).
+        recompute: compute every number here instead of taking those shipped beside the trained models (minutes).
     """
     from layerstep.progress import showing
     from layerstep.reproduction.report import reproduce
 
     with showing(None, "looking at what exists") as show:
-        report = reproduce(out, probe=probe, progress=lambda name: show(words=f"making: {name}"))
+        report = reproduce(out, probe=probe, recompute=recompute, progress=lambda name: show(words=f"making: {name}"))
     return Output(report.to_dict(), report.lines())

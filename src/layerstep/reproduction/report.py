@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -31,7 +31,7 @@ from layerstep.reproduction.page.chapters import all_results
 from layerstep.reproduction.page.document import Section, printable, render
 from layerstep.reproduction.predictions import FILE, predict
 from layerstep.reproduction.reference import Comparison, outcomes
-from layerstep.reproduction.runs import RUNS
+from layerstep.reproduction.runs import RUNS, shipped_numbers
 from layerstep.reproduction.status import Listed, listing, run_status, unknown_folders
 from layerstep.training import GPT
 
@@ -143,10 +143,18 @@ class _Build:
         self.clock.note("the page")
         return write_text(self.folder / "index.html", text)
 
+    def _files(self) -> Iterator[Path]:
+        """Files that say how long they took."""
+        yield from (self.folder / f"{name}.json" for name in self.sections)
+        here = {
+            file.name: file for folder in (shipped_numbers(), self.folder / "numbers") for file in folder.glob("*.json")
+        }
+        yield from here.values()
+
     def _seconds(self) -> str:
         """How long the results on the page took when they were made, in this call or an earlier one."""
         spent = {}
-        for file in [*(self.folder / f"{name}.json" for name in self.sections), *self.folder.glob("numbers/*.json")]:
+        for file in self._files():
             with contextlib.suppress(FileError, KeyError, TypeError):  # left by a model that is gone, and broken
                 seconds = as_float(read_json(file)["seconds"])
                 spent[file.stem] = spent.get(file.stem, 0) + (seconds if 0 <= seconds < inf else 0)
@@ -180,11 +188,13 @@ def probe_missing(progress: Say, probe: bool) -> dict[str, str]:
     return failed
 
 
-def reproduce(out: str | Path = "report", *, probe: bool = False, progress: Say = lambda name: None) -> Report:
+def reproduce(
+    out: str | Path = "report", *, probe: bool = False, recompute: bool = False, progress: Say = lambda name: None
+) -> Report:
     """Build `out`/index.html and the figures and data beside it. Finished work is not repeated.
 
     What cannot be made or read is named on the page with the reason; the rest still builds. probe: read models that
-    have weights and no predictions, even without a GPU.
+    have weights and no predictions, even without a GPU. recompute: take no number from those shipped beside the models.
     """
     folder = as_path("out", out, "It is the directory of the report.")
     require_callable("progress", progress, "a function of a sentence")
@@ -194,7 +204,7 @@ def reproduce(out: str | Path = "report", *, probe: bool = False, progress: Say 
     build.clock.note("probing")
     names, unusable = usable_models()
     build.failed |= unusable | unprobed | unknown_folders()
-    store = Store(folder / "numbers")
+    store = Store(folder / "numbers", None if recompute else shipped_numbers())
 
     numbers = collect(store, names, build.failed, build.measure)
     build.clock.note(build.measuring)

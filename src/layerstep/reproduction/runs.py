@@ -15,6 +15,11 @@ from layerstep.training import PRESETS, Model, Run
 MODELS = Path(__file__).parents[3] / "results" / "models"
 
 
+def shipped_numbers() -> Path:
+    """Where the numbers of these models are kept; `make numbers` makes them anew."""
+    return MODELS.parent / "numbers"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PaperRun:
     """One training run: its place in the paper (or among ours), its setting, and its every number."""

@@ -116,7 +116,7 @@ def test_a_kernel_of_the_users_own_is_not_kept(folder, runs, monkeypatch):
     assert not folder.exists()
 
 
-def test_the_oldest_goes_where_there_is_no_room(folder, runs, monkeypatch):
+def test_the_oldest_goes_where_there_is_no_space(folder, runs, monkeypatch):
     prepare()
     [first] = folder.iterdir()
     left = folder / ".library-x.safetensors.abc.part"

@@ -89,7 +89,7 @@ def _write(file: Path, stayed: Tensor, table: Tensor) -> None:
     with contextlib.suppress(OSError):
         size = table.nbytes + stayed.nbytes
         if size <= LIMIT:
-            _make_room(file.parent, size)
+            _make_space(file.parent, size)
             write_tensors(file, {"stayed": stayed, "table": table}, {"crc": _crc(stayed, table)})
 
 
@@ -100,7 +100,7 @@ def _crc(*tensors: Tensor) -> int:
     return crc
 
 
-def _make_room(folder: Path, size: int) -> None:
+def _make_space(folder: Path, size: int) -> None:
     """Remove what was used longest ago until `size` more bytes are within the limit, and what a killed writer left."""
     found = []
     for file in [*folder.glob("library-*.safetensors"), *folder.glob(".library-*.part")]:

@@ -1,4 +1,7 @@
-"""Results in a folder: typed values as JSON, each with what it was made from and the code that made it."""
+"""Results in a folder: typed values as JSON, each with what it was made from and the code that made it.
+
+Those of the trained models here are shipped in results/numbers. They hold as long as nothing they depend on changes.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +30,18 @@ NO_NUMBERS = ("errors", "files", "memory", "plotting", "progress", "threads", "t
 
 @dataclass(frozen=True)
 class Store:
-    """Numbers by name in `folder`, one JSON file each."""
+    """Numbers by name in `folder`, one JSON file each. What is not there may be in `shipped`, which is only read."""
 
     folder: Path
+    shipped: Path | None = None
 
     def find(self, name: str, kind: Any, of: Json, code: str) -> Any:
         """The numbers `name` if they are whole, made from `of` and by the code of module `code`; else None."""
-        found = read_result(self.folder / f"{name}.json", _identity(of, code))
-        if found is not None:
-            with contextlib.suppress(TypeError):
-                return from_json(kind, found["data"])
+        for folder in filter(None, (self.folder, self.shipped)):
+            found = read_result(folder / f"{name}.json", _identity(of, code))
+            if found is not None:
+                with contextlib.suppress(TypeError):
+                    return from_json(kind, found["data"])
         return None
 
     def get(self, name: str, kind: Any, of: Json, code: str, compute: Callable[[], T]) -> T:
@@ -117,7 +122,9 @@ def _fields(kind: Any) -> dict[str, Any]:
 def code_identity(module: str, within: tuple[str, ...] = (), source: Path = SOURCE) -> str:
     """Identity of the code of a module and of every module of layerstep that it imports, directly or not.
 
-    A package stands for all of its modules. within: only modules under these names are followed.
+    Code is what runs: comments, docstrings and layout may change. A package stands for all of its modules;
+    a name that a package only passes on, for the module it comes from. within: only modules under these names are
+    followed.
     """
     seen: dict[str, bytes] = {}
     waiting = [module]
@@ -132,8 +139,9 @@ def code_identity(module: str, within: tuple[str, ...] = (), source: Path = SOUR
             files = [file.relative_to(source).with_suffix("") for file in place.rglob("*.py")]
             waiting += [".".join(file.parts) for file in files]
         else:
-            seen[name] = place.read_bytes()
-            waiting += _imported(seen[name], source)
+            code = place.read_bytes()
+            seen[name] = _what_runs(code)
+            waiting += _imported(code, source)
     whole = hashlib.sha256()
     for name in sorted(seen):
         whole.update(name.encode() + b"\0" + seen[name] + b"\0")
@@ -152,7 +160,41 @@ def _imported(code: bytes, source: Path) -> frozenset[str]:
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if _place(name, source).exists() else node.module for name in names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("layerstep."):
+            found |= {_origin(node.module, alias.name, source) for alias in node.names}
     return frozenset(name for name in found if name.startswith("layerstep."))
+
+
+def _origin(module: str, name: str, source: Path) -> str:
+    """The module that `from module import name` gets its name from: past packages that only pass it on."""
+    whole = f"{module}.{name}"
+    if _place(whole, source).exists():
+        return whole
+    passing = source.joinpath(*module.split("."), "__init__.py")
+    if not passing.is_file():
+        return module
+    for node in ast.parse(passing.read_bytes()).body:
+        if isinstance(node, ast.ImportFrom) and node.module and any(name == each.name for each in node.names):
+            return _origin(node.module, name, source)
+    return f"{module}.__init__"
+
+
+@functools.cache
+def _what_runs(code: bytes) -> bytes:
+    """The syntax tree of a module as bytes that are the same in every version of Python."""
+    return repr(_tree(ast.parse(code))).encode()
+
+
+def _tree(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_tree(each) for each in node if not _says_only(each)]
+    if not isinstance(node, ast.AST):
+        return node
+    # What is absent differs between versions of Python.
+    parts = [(name, _tree(value)) for name, value in ast.iter_fields(node) if name not in ("type_comment", "kind")]
+    return type(node).__name__, [(name, value) for name, value in parts if value is not None and value != []]
+
+
+def _says_only(node: Any) -> bool:
+    """Whether this statement is a docstring, or another constant that nobody uses."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

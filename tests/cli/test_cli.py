@@ -128,7 +128,7 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["solve", "--prompts", "9" * 30], "of memory or more"),
         (["solve", "--N", "9" * 10_000], "(10,002 characters): must be an integer"),
         (["solve", "--json", "--json"], "--json is given twice."),
-        (["construct", "--scheme", "spline"], "--scheme = 'spline': must be one of compact, exact, paper."),
+        (["construct", "--scheme", "spline"], "--scheme = 'spline': must be one of compact, exact, paper, adaptive."),
         (["solve", "--kernel", "laplace"], "In Python, ls.KERNELS takes a function of your own."),
         (["solve", "--solvers", "cg", "--solvers", "ridge"], "--solvers is given twice. Give it once, with all its"),
         (["solve", "--N", "3", "--d", "2", "--N=4"], "--N is given twice."),

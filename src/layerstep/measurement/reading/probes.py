@@ -219,7 +219,7 @@ class Moments:
         mean, mean_label = self.h / self.count, self.y / self.count
         C = self.hh / self.count - torch.outer(mean, mean)
         c = self.yh / self.count - mean * mean_label
-        size = C.diagonal().mean().clamp_min(torch.finfo(C.dtype).tiny / RIDGE)  # states that never vary give w = 0
+        size = C.diagonal().mean().clamp_min(1e-200)  # states that never vary give w = 0
         w = torch.linalg.solve(C + RIDGE * size * torch.eye(len(C), dtype=C.dtype, device=C.device), c)
         return torch.cat([w, (mean_label - mean @ w)[None]])
 

@@ -12,7 +12,7 @@ from layerstep.training.config import Run
 from layerstep.training.schedule import active_points, learning_rate
 
 # One row of numbers per model and step; the host works them out in float64, the device only multiplies.
-COLUMNS = ("clip", "decay", "one_minus_beta1", "beta2", "one_minus_beta2", "rate", "root", "eps", "points")
+COLUMNS = ("clip", "decay", "one_minus_beta1", "beta2", "one_minus_beta2", "rate", "root", "eps", "lr", "points")
 
 
 def coefficients(run: Run, step: int) -> tuple[float, ...]:
@@ -27,6 +27,7 @@ def coefficients(run: Run, step: int) -> tuple[float, ...]:
         lr / (1 - run.beta1**t),
         (1 - run.beta2**t) ** -0.5,
         run.eps,
+        lr,
         float(active_points(run, step)),
     )
 
@@ -44,7 +45,7 @@ def update(
     numbers: Float[Tensor, "S K"],
 ) -> None:
     """g ← g min(1, clip/|g|); m, v ← means of g, g²; w ← w (1 - lr wd) - rate m / (√v root + eps). In place."""
-    clip, decay, one_minus_beta1, beta2, one_minus_beta2, rate, root, eps, _ = numbers.unsqueeze(-1).unbind(1)
+    clip, decay, one_minus_beta1, beta2, one_minus_beta2, rate, root, eps, *_ = numbers.unsqueeze(-1).unbind(1)
     # Row by row: a model's norm must not depend, even in its last bit, on the others of its stack.
     norm = torch.stack([row.norm() for row in g]).unsqueeze(-1)
     g.mul_((clip / (norm + 1e-6)).clamp(max=1))

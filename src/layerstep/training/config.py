@@ -28,6 +28,7 @@ from layerstep.tasks.task import from_fields
 
 ATTENTION = ("softmax", "linear", "linear-mean")
 MASK = ("causal", "open")
+OPTIMIZER = ("adamw", "muon")
 PRECISION = ("bfloat16", "float32", "float64")
 
 
@@ -75,6 +76,7 @@ class Model:
 class Run:
     """Train `model` on fresh prompts of `task`: `steps` of AdamW on `batch` prompts. The defaults are the paper's.
 
+    optimizer: adamw; or muon, which moves the matrices of the blocks along the polar factor of their momentum.
     The rate climbs for `warmup` steps to `lr`, then follows a cosine to `lr_final`. The loss counts the first
     `curriculum_start` points, `curriculum_add` more every `curriculum_every` steps (0: all points from the start).
     precision is that of the matrix products; bfloat16 and float32 runs keep float32 weights.
@@ -93,6 +95,7 @@ class Run:
     eps: float = 1e-8
     weight_decay: float = 1e-4
     clip: float = 1.0
+    optimizer: str = "adamw"
     curriculum_start: int = 11
     curriculum_add: int = 2
     curriculum_every: int = 2000
@@ -116,6 +119,7 @@ class Run:
             require(0 <= as_float(value) < 1, name, quoted(value), "a number of at least 0 and below 1")
         finite = 0 <= as_float(self.weight_decay) < math.inf
         require(finite, "weight_decay", quoted(self.weight_decay), "a finite number of at least 0")
+        require_choice("optimizer", self.optimizer, OPTIMIZER)
         require_choice("precision", self.precision, PRECISION)
         coerce_numbers(self)
         self._require_noise()
@@ -153,7 +157,11 @@ class Run:
         return f"{self.task.inputs}-seed{self.seed}-{self.identity}"
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"task": self.task.to_dict(), "model": self.model.to_dict()}
+        """The fields. AdamW goes without saying: runs from before there was another optimizer keep their identity."""
+        values = asdict(self)
+        if self.optimizer == "adamw":
+            del values["optimizer"]
+        return values | {"task": self.task.to_dict(), "model": self.model.to_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Run:

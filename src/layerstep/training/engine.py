@@ -13,6 +13,7 @@ from layerstep.training.adamw import COLUMNS, table, update
 from layerstep.training.autograd import AutogradNetwork
 from layerstep.training.config import Run
 from layerstep.training.gpt import GPT
+from layerstep.training.muon import Muon
 from layerstep.training.sampling import CHUNK, draw_chunk
 from layerstep.training.schedule import context_lengths
 from layerstep.training.stack import Layout, require_stackable
@@ -54,6 +55,10 @@ class Engine:
         else:
             self.network = AutogradNetwork(gpt.to(device), self.layout, self.weights, self.gradient, run.precision)
             self.update = update
+        if run.optimizer == "muon":
+            half = run.precision == "bfloat16" and device.type == "cuda"
+            low = self.network.low if self.fused else None  # type: ignore[union-attr]
+            self.update = Muon(self.update, self.layout, low, torch.bfloat16 if half else self.dtype)
         S, B, M, d = len(runs), run.batch, run.task.N + 1, run.task.d
         make = {"dtype": self.dtype, "device": device}
         self.x, self.y = torch.zeros(CHUNK, S, B, M, d, **make), torch.zeros(CHUNK, S, B, M, **make)

@@ -80,6 +80,7 @@ def require_stackable(runs: Sequence[Run]) -> None:
             "N": run.task.N,
             "steps": run.steps,
             "batch": run.batch,
+            "optimizer": run.optimizer,
             "precision": run.precision,
         }
 

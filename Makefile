@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: report numbers kill certify test slow fuzz lint format bench clean
+.PHONY: report numbers kill certify test slow fuzz lint format bench wheel clean
 
 report: $(READY)
 	$(BIN)/layerstep reproduce
@@ -45,6 +45,10 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/layerstep bench
+
+# sdist and wheel in dist/, the wheel installed into an empty environment, the README run there.
+wheel: $(READY)
+	$(BIN)/python tests/wheel.py
 
 clean:
 	rm -rf .venv report

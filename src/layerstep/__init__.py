@@ -83,6 +83,7 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.tasks import sample as sample
     from layerstep.training import GPT as GPT
     from layerstep.training import PRESETS as PRESETS
+    from layerstep.training import SHIPPED as SHIPPED
     from layerstep.training import Diverged as Diverged
     from layerstep.training import Evaluation as Evaluation
     from layerstep.training import Model as Model
@@ -98,7 +99,7 @@ else:
             DiscreteMMSE GradientDescentInWeights GradientDescentPlusPlus HeavyBallInWeights Kaczmarz NesterovInWeights
             Newton OnlineGD Preconditioned SoftmaxAverage""",
         "construction": "Certificate Construction Prediction TransformerKRR construct",
-        "training": "Diverged Evaluation GPT Model PRESETS Run evaluate train",
+        "training": "Diverged Evaluation GPT Model PRESETS Run SHIPPED evaluate train",
         "measurement": """FAMILIES Family GPTReader Hooked Instrument Match Probes Reader Rule Verdict identify
             layers_won match probe""",
         "reproduction": "reproduce",

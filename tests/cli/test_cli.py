@@ -105,7 +105,7 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["identify", "ridge", "--prompts", "63"], "prompts = 63: must be an integer of at least 64"),
         (
             ["identify"],
-            "MODEL is missing: directory of a trained model, file of `layerstep construct --out`, or name of a",
+            "MODEL is missing: directory of a trained model, file of `layerstep construct --out`, or name of a solver",
         ),
         (["train"], "--out is missing: the directory for weights, log and checkpoints. See layerstep train --help."),
         (["train", "--out"], "--out has no value: the directory for weights"),

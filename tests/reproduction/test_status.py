@@ -5,8 +5,9 @@ import re
 import pytest
 
 from layerstep.cli.train import parse
+from layerstep.errors import FileError
 from layerstep.files import write_json
-from layerstep.reproduction import costs
+from layerstep.reproduction import costs, reproduce, runs
 from layerstep.reproduction.costs import gpu_minutes, step_milliseconds, total_minutes
 from layerstep.reproduction.runs import RUNS, SEEDS
 from layerstep.reproduction.status import listing, measured_minutes, run_status, unknown_folders
@@ -150,3 +151,16 @@ def test_a_run_that_shared_its_gpu_has_no_minutes_of_its_own(models):
     write_json(models / "sphere" / "evaluation.json", {"seconds": 600, "stack": ["a"], "shared": ["b"]})
     assert measured_minutes(RUNS["sphere"]) is None
     assert gpu_minutes(RUNS["sphere"]) == pytest.approx(2.11 * 500_000 / 60_000)
+
+
+def test_models_are_looked_for_in_the_directory_that_is_named_and_only_for_as_long(tmp_path):
+    before = runs.MODELS
+    with runs.models_in(tmp_path):
+        assert runs.RUNS["sphere"].folder == tmp_path / "sphere"
+        assert runs.shipped_numbers() == tmp_path.parent / "numbers"
+    assert before == runs.MODELS
+
+
+def test_a_directory_of_models_that_is_not_there_is_refused_before_any_work(tmp_path):
+    with pytest.raises(FileError, match="is not a directory"):
+        reproduce(tmp_path / "report", models=tmp_path / "nowhere")

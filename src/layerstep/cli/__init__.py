@@ -130,7 +130,7 @@ def _sentence(error: CycloptsError, app: App) -> str:
             told = verb.assemble_argument_collection(parse_docstring=True)
             what = next(each.parameter.help or "" for each in told if each.field_info.name == argument.field_info.name)
             needs = "has no value" if error.keyword else "is missing"
-            return f"{error.keyword or argument.name} {needs}: {what.partition('.')[0]}."
+            return f"{error.keyword or argument.name} {needs}: {' '.join(what.partition('.')[0].split())}."
         case UnusedCliTokensError(unused_tokens=words):
             return f"{in_words(repr((words or [''])[0]))} is one value too many."
     return " ".join(in_words(error).split())

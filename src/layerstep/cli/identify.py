@@ -30,7 +30,8 @@ def run(
     The name of a solver is identified as a model would be: its iterates stand for layers.
 
     Args:
-        model: directory of a trained model, file of `layerstep construct --out`, or name of a solver.
+        model: directory of a trained model, file of `layerstep construct --out`, or name of a solver or of a shipped
+            model (tiny).
         probes: file that `layerstep probe` wrote (default: probes.safetensors beside the model; when that is not there,
             probes are fitted and saved there).
         probe_prompts: prompts to fit probes on when there are none.
@@ -80,12 +81,14 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
     from layerstep.errors import InputError, as_path, quoted
     from layerstep.measurement.identification.library import default_contexts
     from layerstep.solvers import SOLVERS, solve
+    from layerstep.training.pretrained import SHIPPED, model_folder
 
     if model in SOLVERS:
         solver, task = SOLVERS[model], options.task()
         steps = [0.5 * 1.4**k if solver.continuous else k * (k + 3) // 4 for k in range(1, 13)]
         return (lambda prompts: solve(solver, prompts, task, steps)), task, ""
     place = as_path("model", model)
+    place = place if place.exists() else model_folder(model)
     if place.is_file():
         network = Construction.load(place)
         problem = network.problem
@@ -97,7 +100,9 @@ def _open(model: str, probes: Path | None, prompts: int, seed: int, device: str,
         return (lambda prompts: network.path(prompts, stages=stages, contexts=contexts)), task, ""
     if place.is_dir():
         return _trained(place, probes, prompts, seed, device, options, show)
-    raise InputError(f"model = {quoted(model)}: must be a directory, a file, or one of {', '.join(SOLVERS)}.")
+    raise InputError(
+        f"model = {quoted(model)}: must be a directory, a file, or one of {', '.join((*SHIPPED, *SOLVERS))}."
+    )
 
 
 def _trained(folder: Path, file: Path | None, prompts: int, seed: int, device: str, options: TaskOptions, show):

@@ -24,7 +24,7 @@ def run(
         trained: directory that `layerstep train` wrote.
         name: the run of the list that it is; `layerstep reproduce` names them.
         weights: keep the weights too, in float16.
-        out: where it goes (default: results/models/NAME of this clone).
+        out: where it goes (default: results/models/NAME of this clone or of this directory).
     """
     from layerstep.reproduction.publish import publish_run
 

@@ -7,11 +7,14 @@ from pathlib import Path
 from layerstep.cli.output import Output
 
 
-def run(*, out: Path = Path("report"), probe: bool = False, recompute: bool = False) -> Output:
+def run(
+    *, out: Path = Path("report"), models: Path | None = None, probe: bool = False, recompute: bool = False
+) -> Output:
     """Build the report: the paper's figures and numbers, and ours beside them.
 
     Args:
         out: directory for index.html and the figures and data beside it.
+        models: directory of the trained models (default: results/models of this clone or of this directory).
         probe: fit probes of models that have weights and no predictions, even without a GPU (slow).
         recompute: compute every number here instead of taking those shipped beside the trained models (minutes).
     """
@@ -19,5 +22,6 @@ def run(*, out: Path = Path("report"), probe: bool = False, recompute: bool = Fa
     from layerstep.reproduction.report import reproduce
 
     with showing(None, "looking at what exists") as show:
-        report = reproduce(out, probe=probe, recompute=recompute, progress=lambda name: show(words=f"making: {name}"))
+        say = lambda name: show(words=f"making: {name}")  # noqa: E731
+        report = reproduce(out, models=models, probe=probe, recompute=recompute, progress=say)
     return Output(report.to_dict(), report.lines())

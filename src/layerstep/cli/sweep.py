@@ -16,7 +16,7 @@ def run(*names: str, minutes: float | None = None, out: Path = Path("runs"), res
         names: runs of the list; `layerstep reproduce` names them.
         minutes: stop after this time, to go on in another call.
         out: where training keeps its files.
-        results: where results go (default: results/models of this clone).
+        results: where results go (default: results/models of this clone or of this directory).
     """
     import sys
 

@@ -143,7 +143,12 @@ def card(name: str, run: Run, facts: Facts, parameters: int) -> str:
     where, prompts = facts.provenance, f"ls.sample(task, {evaluation.B}, seed={evaluation.seed})"
     heads = f"{model.heads} heads" if model.heads > 1 else "1 head"
     shape = f"{model.layers} layers, {heads}, width {model.width}, {parameters:,} parameters"
-    return f"""# {name}: a decoder trained on Gaussian-process prompts
+    return f"""---
+license: apache-2.0
+library_name: layerstep
+tags: [in-context-learning, gaussian-process, regression, interpretability]
+---
+# {name}: a decoder trained on Gaussian-process prompts
 
 - Model: {shape}, {model.attention} attention.
 - Task: inputs {task.inputs}{spread}, d = {task.d}; {task.kernel} kernel, v = {task.v:g}; label noise sigma = {task.sigma:g}; up to {task.N} examples.

@@ -31,7 +31,7 @@ from layerstep.reproduction.page.chapters import all_results
 from layerstep.reproduction.page.document import Section, printable, render
 from layerstep.reproduction.predictions import FILE, predict
 from layerstep.reproduction.reference import Comparison, outcomes
-from layerstep.reproduction.runs import RUNS, shipped_numbers
+from layerstep.reproduction.runs import RUNS, models_in, shipped_numbers
 from layerstep.reproduction.status import Listed, listing, run_status, unknown_folders
 from layerstep.training import GPT
 
@@ -189,15 +189,29 @@ def probe_missing(progress: Say, probe: bool) -> dict[str, str]:
 
 
 def reproduce(
-    out: str | Path = "report", *, probe: bool = False, recompute: bool = False, progress: Say = lambda name: None
+    out: str | Path = "report",
+    *,
+    models: str | Path | None = None,
+    probe: bool = False,
+    recompute: bool = False,
+    progress: Say = lambda name: None,
 ) -> Report:
     """Build `out`/index.html and the figures and data beside it. Finished work is not repeated.
 
-    What cannot be made or read is named on the page with the reason; the rest still builds. probe: read models that
-    have weights and no predictions, even without a GPU. recompute: take no number from those shipped beside the models.
+    What cannot be made or read is named on the page with the reason; the rest still builds. models: the directory of
+    the trained models, results/models of the clone unless given. probe: read models that have weights and no
+    predictions, even without a GPU. recompute: take no number from those shipped beside the models.
     """
     folder = as_path("out", out, "It is the directory of the report.")
     require_callable("progress", progress, "a function of a sentence")
+    place = None if models is None else as_path("models", models, "It is the directory of the trained models.")
+    if place is not None and not place.is_dir():
+        raise FileError(f"models = {str(place)!r} is not a directory. Give the one that has a directory per model.")
+    with models_in(place):
+        return _reproduce(folder, probe, recompute, progress)
+
+
+def _reproduce(folder: Path, probe: bool, recompute: bool, progress: Say) -> Report:
     require_writable(folder / "index.html")  # before the work, not after it
     build = _Build(folder, progress)
     unprobed = probe_missing(progress, probe)

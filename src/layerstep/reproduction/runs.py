@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,23 @@ from layerstep.reproduction.settings import DISTRIBUTIONS, SETTINGS
 from layerstep.tasks import Task
 from layerstep.training import PRESETS, Model, Run
 
-#: Where trained models, their probes and their predictions are kept: in the clone, beside the code.
-MODELS = Path(__file__).parents[3] / "results" / "models"
+_CLONE = Path(__file__).parents[3]
+_HOME = _CLONE if (_CLONE / "src" / "layerstep").is_dir() else Path()
+#: Where trained models, their probes and their predictions are kept: in the clone, or where layerstep was installed
+#: without one, in the current directory.
+MODELS = _HOME / "results" / "models"
+
+
+@contextlib.contextmanager
+def models_in(folder: Path | None) -> Iterator[None]:
+    """Models are looked for in another directory; None changes nothing."""
+    global MODELS
+    before = MODELS
+    MODELS = before if folder is None else folder
+    try:
+        yield
+    finally:
+        MODELS = before
 
 
 def shipped_numbers() -> Path:

@@ -4,6 +4,7 @@ from layerstep.training.config import PRESETS, Model, Run
 from layerstep.training.evaluation import Evaluation, evaluate
 from layerstep.training.gpt import GPT
 from layerstep.training.loop import Diverged, train
+from layerstep.training.pretrained import SHIPPED
 from layerstep.training.schedule import active_points, learning_rate
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Model",
     "Run",
     "PRESETS",
+    "SHIPPED",
     "train",
     "Diverged",
     "Evaluation",

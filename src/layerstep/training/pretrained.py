@@ -17,6 +17,15 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 KIND = "layerstep-gpt"
 Saved = TypeVar("Saved", bound="Pretrained")
 
+#: Trained models inside the package, by name: their directories, with weights, probes and a card.
+SHIPPED = {card.parent.name: card.parent for card in sorted(Path(__file__).parent.glob("shipped/*/README.md"))}
+
+
+def model_folder(path: str | os.PathLike) -> Path:
+    """The directory `path`, or the shipped model of that name where there is no such directory."""
+    folder = as_path("path", path)
+    return folder if folder.is_dir() else SHIPPED.get(str(path), folder)
+
 
 def shards(tensors: dict[str, Tensor], shard_bytes: int) -> list[dict[str, Tensor]]:
     """Tensors in order, in groups of at most `shard_bytes` (a tensor larger than that is a group alone)."""
@@ -86,11 +95,14 @@ class Pretrained(nn.Module):
     ) -> Saved:
         """The model saved in the directory `path`, in its own precision unless `dtype` says otherwise.
 
-        Weights stored in half precision come back as float32.
+        `path` may be the name of a shipped model (`SHIPPED`). Weights stored in half precision come back as float32.
         """
-        folder, place, kind = as_path("path", path), as_device(device), None if dtype is None else as_dtype(dtype)
+        folder, place, kind = model_folder(path), as_device(device), None if dtype is None else as_dtype(dtype)
         if not folder.is_dir():
-            raise FileError(f"{folder} is not a directory. save_pretrained and `layerstep train` write one.")
+            shipped = ", ".join(SHIPPED)
+            raise FileError(
+                f"{folder} is not a directory. save_pretrained and `layerstep train` write one; shipped: {shipped}."
+            )
         inside = sorted(config.parent.name for config in folder.glob(f"*/{CONFIG}"))
         if inside and not (folder / CONFIG).exists():
             raise FileError(f"{folder} holds models and is not one itself. Choose one of {', '.join(inside)}.")

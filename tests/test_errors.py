@@ -97,7 +97,49 @@ def read(**changes):
     return ls.Hooked(**(given | changes)).states(PROMPTS)
 
 
+def solved_by(iterates):
+    """What a solver of the user's answers: a function of the system that gives its iterates."""
+
+    class Own(ls.IterativeSolver):
+        label = "own"
+
+        def iterates(self, system):
+            return iter(iterates(system))
+
+    return ls.solve(Own(), PROMPTS, TASK, 2)
+
+
 MISPLACED = {
+    "a solver of another shape": (
+        lambda: solved_by(lambda system: [torch.zeros(7)]),
+        r"iterate 0 of 'own' = a Tensor of shape \[7\]: must be a tensor of shape \[3, 4\], as system.y",
+    ),
+    "a solver in NumPy": (
+        lambda: solved_by(lambda system: [np.zeros((3, 4))]),
+        r"iterate 0 of 'own' = a ndarray of shape \[3, 4\]: must be a tensor",
+    ),
+    "inputs for tokens": (
+        lambda: GPT(PROMPTS.x),
+        r"tokens = torch.float64: must be torch.float32, as the model's weigh",
+    ),
+    "a device as precision": (lambda: PROMPTS.to("cuda"), r"dtype = 'cuda': must be .*A device is the second argument"),
+    "one prompt": (lambda: ls.Prompts(PROMPTS.x[0], PROMPTS.y[0]), r"x\.shape = \[5, 2\]: must be \[B, N\+1, d\]"),
+    "one query": (
+        lambda: ls.construct(2, 4, 1.0, 0.5, L=1).predict(PROMPTS.x[0], PROMPTS.y[0], PROMPTS.x[0, 4]),
+        r"xq\.shape = \[2\]: must be \[M, d\]",
+    ),
+    "labels of other contexts": (
+        lambda: ls.solve(ls.Richardson(), PROMPTS, TASK, 1).mse(ls.sample(ls.Task(N=3, d=2), 3, seed=0)),
+        "contexts = up to 4: must be at most N = 3 of the prompts",
+    ),
+    "neither error nor depth": (
+        lambda: ls.construct(2, 4, 1.0, 0.5, B_y=1.0),
+        "error = None and L = None: must be given, one of the two. error asks for a guarantee",
+    ),
+    "both": (
+        lambda: ls.construct(2, 4, 1.0, 0.5, B_y=1.0, L=1, error=0.1),
+        "error = 0.1 and L = 1: must be one of the two, not both",
+    ),
     "solve": (lambda: ls.solve(ls.Richardson(), TASK, PROMPTS, 5), r"prompts = a Task: must be a Prompts\."),
     "solve without a task": (lambda: ls.solve(ls.Richardson(), PROMPTS, 0.1, 5), r"task = a float: must be a Task\."),
     "exact": (lambda: ls.exact(TASK, PROMPTS), r"prompts = a Task: must be a Prompts\."),
@@ -125,6 +167,19 @@ def test_arguments_of_another_kind_are_refused_in_words(name, monkeypatch):
     call, words = MISPLACED[name]
     with pytest.raises(InputError, match=words):
         call()
+
+
+def test_a_solver_that_comes_to_its_end_stays_there():
+    path = solved_by(lambda system: [torch.zeros_like(system.y)])
+    assert path.S == 3
+    assert not path.values.any()
+
+
+@pytest.mark.parametrize("contexts", [None, [2, 4]])
+def test_prompts_are_taken_as_their_noisy_labels(contexts):
+    path = ls.solve(ls.Richardson(), PROMPTS, TASK, 2, contexts=contexts)
+    labels = PROMPTS.y[:, contexts or [1, 2, 3, 4]]
+    assert torch.equal(path.mse(PROMPTS), (path.values - labels).square().mean(1))
 
 
 @pytest.mark.parametrize("make", [list, tuple, torch.tensor, np.array])

@@ -168,11 +168,13 @@ def as_device(device: Any = None) -> Any:
     return found
 
 
-def as_dtype(dtype: Any, allowed: tuple[str, ...] = ("float64", "float32", "bfloat16", "float16")) -> Any:
+def as_dtype(
+    dtype: Any, allowed: tuple[str, ...] = ("float64", "float32", "bfloat16", "float16"), remedy: str = ""
+) -> Any:
     """The torch.dtype asked for, by itself, by name or as NumPy's; an InputError unless its name is `allowed`."""
     import torch
 
     name = getattr(dtype, "__name__", None) or in_words(dtype)  # np.float32 is a class
     name = name.removeprefix("torch.")
-    require_choice("dtype", name, allowed)
+    require_choice("dtype", name, allowed, remedy)
     return getattr(torch, name)

@@ -96,6 +96,7 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["solve", "--d", "2.5"], "--d = '2.5': must be an integer. See layerstep solve --help."),
         (["solve", "--v", "wide"], "--v = 'wide': must be a number."),
         (["solve", "--steps", str(2**60)], f"steps = {2**60}: must be an integer from 1 to {2**53}"),
+        (["solve", "--n", "3"], "Unknown option: --n. Did you mean --N? See layerstep solve --help."),
         (["solve", "--stepz", "3"], "Unknown option: --stepz. Did you mean --steps? See layerstep solve --h"),
         (["solve", "--N", "5000000", "--d", "1", "--prompts", "1"], "of memory or more"),
         (["probe", "nowhere", "--test-prompts", "0"], "test_prompts = 0"),

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -142,6 +143,27 @@ def test_the_bound_of_the_estimator_covers_the_rounding_of_the_mean():
     truth = labels.mean() + ridge_regression(x / scale, labels - labels.mean(), xq / scale, 1.0, 1.0)
     assert (np.abs(value - truth) <= bound).all()
     assert bound[0] < 1e-9
+
+
+@LONG
+def test_the_bound_of_the_estimator_covers_the_last_sum():
+    """The mean is a number of float64, the prediction 1e-11 from it, and lost: a digit of the mean is 1e-10."""
+    x, y, xq = np.arange(3.0)[:, None], 1e6 + np.array([0.0, 0.5, 1.0]), np.linspace(8, 10, 5)[:, None]
+    estimator = TransformerKRR(lam=1.0, scale=False, error=1e-6).fit(x, y)
+    value, bound = estimator.predict(xq, return_bound=True)
+    truth = ridge_regression(x, y - 1e6 - 0.5, xq, 1.0, 1.0)
+    assert (np.abs(value.astype(np.longdouble) - (1e6 + 0.5) - truth) <= bound).all()
+    assert bound.max() < 1e-9
+
+
+def test_the_bound_of_the_estimator_has_the_error_of_the_mean_in_it():
+    """An error e of the mean adds e (1 + √(n / lam) / 2): the worst case of moving all labels, and the prediction."""
+    y = [1e6 + 1 / 3, 1e6 + 1 / 7, 1e6 + 1 / 11]
+    estimator = TransformerKRR(lam=1e-6).fit(np.arange(3.0)[:, None], y)
+    error = abs(float(sum(map(Fraction, y)) / 3 - Fraction(estimator.y_mean_)))
+    assert estimator.y_mean_error_ == pytest.approx(error, rel=1e-12)
+    _, bound = estimator.predict([[1e6]], return_bound=True)
+    assert bound[0] >= error * (1 + math.sqrt(3 / 1e-6) / 2) > 10 * np.spacing(1e6)
 
 
 @pytest.mark.parametrize("labels", [[1.7e308, 1.6e308, 1.5e308], [5e-324, 0.0, 0.0], [3.0, 3.0, 3.0]])

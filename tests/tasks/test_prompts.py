@@ -105,7 +105,7 @@ X, Y = torch.zeros(2, 4, 3), torch.zeros(2, 4)
 @pytest.mark.parametrize(
     ("x", "y", "f", "words"),
     [
-        (X[0], Y, None, r"x\.shape = \[4, 3\]: must be 3 axes"),
+        (X[0], Y, None, r"x\.shape = \[4, 3\]: must be \[B, N\+1, d\]"),
         (X, Y[:, :3], None, r"y\.shape = \[2, 3\]: must be \[2, 4\]"),
         (X, Y, Y[:1], r"f\.shape = \[1, 4\]: must be \[2, 4\]"),
         (X[:, :1], Y[:, :1], None, "at least two points"),
@@ -227,7 +227,7 @@ def test_integer_types_are_refused_as_precision_of_prompts():
     [
         (("abc", [0, 1]), "values is not an array of numbers"),
         (([[1], [1, 2]], [0, 1]), "values is not an array of numbers"),
-        ((X[0], [0, 1]), r"values\.shape = \[4, 3\]: must be 3 axes"),
+        ((X[0], [0, 1]), r"values\.shape = \[4, 3\]: must be \[S, B, N\]"),
         ((X, [0]), "stages = 1 numbers: must be 2 numbers"),
         ((X, [1, 1]), "increasing"),
         ((X, [0, 1], "model", [1, 2]), "contexts = 2 numbers: must be 3 numbers"),

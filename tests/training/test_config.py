@@ -102,7 +102,7 @@ def test_scalars_are_changed_wherever_they_live():
         (lambda: Model(attention="cosine"), "attention = 'cosine': must be one of softmax, linear"),
         (lambda: Model(layers=0), "layers = 0: must be an integer of at least 1"),
         (lambda: Run(lr=0.0), "lr = 0.0"),
-        (lambda: Run(steps=10, warmup=10), "warmup = 10: must be below steps = 10"),
+        (lambda: Run(steps=10, warmup=10), r"warmup = 10: must be below steps = 10\. Take 0 for a short run"),
         (lambda: Run(beta2=1.0), "beta2 = 1.0"),
         (lambda: Run(beta1="0.9"), "beta1 = '0.9': must be a number of at least 0 and below 1"),
         (lambda: Run(weight_decay="0"), "weight_decay = '0': must be a finite number of at least 0"),

@@ -120,6 +120,9 @@ def _sentence(error: CycloptsError, app: App) -> str:
             for new in RENAMED.get(old, ()):
                 if new in there:
                     return f"{old} is now {new}."
+            for new in sorted(there):
+                if new.lower() == old.lower():
+                    return f"Unknown option: {old}. Did you mean {new}?"
         case UnknownCommandError(unused_tokens=words):
             return f"verb = {in_words(repr((words or [''])[0]))}: must be one of {', '.join(VERBS)}."
         case RepeatArgumentError(token=token):

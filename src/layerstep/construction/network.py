@@ -229,7 +229,7 @@ class Construction(nn.Module):
         """The stages asked for, by default all: 0, .., L."""
         if wanted is None:
             return list(range(self.L + 1))
-        stages = as_float_tensor("stages", wanted, 1).tolist()
+        stages = as_float_tensor("stages", wanted, "S").tolist()
         ordered = len(stages) > 0 and all(a < b for a, b in pairwise(stages))
         whole = ordered and all(stage == int(stage) for stage in stages) and stages[0] >= 0 and stages[-1] <= self.L
         require(whole, "stages", list(wanted), f"increasing whole numbers from 0 to L = {self.L}")
@@ -287,7 +287,7 @@ class Construction(nn.Module):
         d = self.problem.d
         x, y, xq = (
             as_float_tensor(name, value, axes).to("cpu", torch.float64)
-            for name, value, axes in (("x", x, 2), ("y", y, 1), ("xq", xq, 2))
+            for name, value, axes in (("x", x, "n, d"), ("y", y, "n"), ("xq", xq, "M, d"))
         )
         require(x.shape[1] == d, "x.shape", list(x.shape), f"[n, {d}]: n examples of dimension {d}")
         require(y.shape == (len(x),), "y.shape", list(y.shape), f"[{len(x)}], a label for every row of x")

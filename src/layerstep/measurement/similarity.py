@@ -18,7 +18,7 @@ from torch import Tensor
 from layerstep.errors import as_float, quoted, require, require_count, require_kind, require_seed
 from layerstep.stats import interval, resampled
 from layerstep.tasks import Prompts, Trajectory
-from layerstep.tasks.prompts import Array, as_float_tensor
+from layerstep.tasks.prompts import Array
 
 TINY = 1e-12  # an error vector shorter than this share of the labels has no direction: its cosine is 0
 STEPS_AT_A_TIME = 16  # so that products stay in the cache: eight times as fast as all at once
@@ -108,14 +108,7 @@ def match(path: Trajectory, reference: Trajectory, target: Prompts | Array) -> M
         "predictions at the same context lengths",
         "Make the reference with solve(..., contexts=path.contexts.tolist()).",
     )
-    if isinstance(target, Prompts):
-        longest = int(path.contexts.max())
-        require(longest <= target.N, "path.contexts", f"up to {longest}", f"at most N = {target.N} of the prompts")
-        labels = target.target[:, path.contexts - 1]
-    else:
-        labels = as_float_tensor("target", target, 2)
-    require(labels.shape == (path.B, path.N), "target.shape", list(labels.shape), f"{[path.B, path.N]}")
-    labels = labels.to("cpu", torch.float64)
+    labels = path.labels(target).to("cpu", torch.float64)
     layers = directions(path.values.to(labels) - labels, labels)
     steps = directions(reference.values.to(labels) - labels, labels)
     # Products are summed vector by vector, not by a matrix product: equal iterates then tie exactly.

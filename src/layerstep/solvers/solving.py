@@ -103,7 +103,7 @@ def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:
         require_memory("steps", in_words(steps), 8 * int(steps), "Give step numbers, such as [10, 100, 1000].")
         numbers = torch.arange(int(steps) + 1)
     else:
-        numbers = as_float_tensor("steps", steps, 1).to("cpu", torch.float64)
+        numbers = as_float_tensor("steps", steps, "T").to("cpu", torch.float64)
     require(len(numbers) > 0, "steps", steps, "an int or a list of at least one number")
     require(bool(((numbers >= 0) & (numbers < 2**53)).all()), "steps", steps, "0 or more, and below 2**53")
     require(bool((numbers.diff() > 0).all()), "steps", steps, "strictly increasing", "Sort them and drop repeats.")

@@ -35,8 +35,11 @@ Array = Tensor | ArrayLike | Sequence[float]
 BLOCK = 2**23
 
 
-def as_float_tensor(name: str, value: Array, ndim: int, *, finite: bool = True) -> Tensor:
-    """`value` as a floating-point tensor with `ndim` axes and finite entries, without gradients; or an InputError."""
+def as_float_tensor(name: str, value: Array, axes: int | str, *, finite: bool = True) -> Tensor:
+    """`value` as a floating-point tensor with finite entries, without gradients; or an InputError.
+
+    axes: how many, or their names as a message shows them, "n, d".
+    """
     if isinstance(value, Tensor):
         dense = value.layout == torch.strided and not value.is_meta
         require(dense, name, f"{value.layout}, on {value.device}", "a dense tensor with values")
@@ -53,7 +56,8 @@ def as_float_tensor(name: str, value: Array, ndim: int, *, finite: bool = True) 
     if not tensor.is_floating_point():
         require(not tensor.is_complex(), name, "complex numbers", "real numbers")
         tensor = tensor.to(torch.float64)
-    require(tensor.ndim == ndim, f"{name}.shape", list(tensor.shape), f"{ndim} axes")
+    count, allowed = (axes, f"of {axes} axes") if isinstance(axes, int) else (axes.count(",") + 1, f"[{axes}]")
+    require(tensor.ndim == count, f"{name}.shape", list(tensor.shape), allowed)
     bad = int((~torch.isfinite(tensor)).sum()) if finite else 0
     require(bad == 0, name, f"{bad} values that are NaN or infinite", "finite", "Remove or impute them.")
     return tensor
@@ -72,7 +76,7 @@ class Prompts:
     f: Float[Tensor, "B M"] | None = None
 
     def __init__(self, x: Array, y: Array, f: Array | None = None) -> None:
-        x = as_float_tensor("x", x, 3)
+        x = as_float_tensor("x", x, "B, N+1, d")
         B, M, d = x.shape
         layout = "Prompts hold x [B, N+1, d] and y [B, N+1]."
         require(B >= 1 and d >= 1, "x.shape", list(x.shape), "one sequence and one dimension or more", layout)
@@ -80,7 +84,7 @@ class Prompts:
         object.__setattr__(self, "x", x)
         for name, labels in {"y": y, "f": f}.items():
             if labels is not None:
-                labels = as_float_tensor(name, labels, 2).to(x)
+                labels = as_float_tensor(name, labels, "B, N+1").to(x)
                 require(labels.shape == (B, M), f"{name}.shape", list(labels.shape), f"{[B, M]}, as x has", layout)
             object.__setattr__(self, name, labels)
 
@@ -123,7 +127,7 @@ class Prompts:
         return Prompts(x, y, f)
 
     def to(self, dtype: torch.dtype | str | None = None, device: str | torch.device | None = None) -> Prompts:
-        kind = None if dtype is None else as_dtype(dtype)
+        kind = None if dtype is None else as_dtype(dtype, remedy="A device is the second argument: device=...")
         place = None if device is None else as_device(device)
 
         def move(tensor: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerstep.errors import InputError, as_float, in_words, require
-from layerstep.tasks.prompts import Array, as_float_tensor
+from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -27,9 +27,9 @@ class Trajectory:
 
     def __init__(self, values: Array, stages: Array, label: str = "trajectory", contexts: Array | None = None) -> None:
         # Values may hold NaN (a layer that diverged): who reads the trajectory decides what that means.
-        values = as_float_tensor("values", values, 3, finite=False)
+        values = as_float_tensor("values", values, "S, B, N", finite=False)
         S, _, N = values.shape
-        stages = as_float_tensor("stages", stages, 1).to("cpu", torch.float64)
+        stages = as_float_tensor("stages", stages, "S").to("cpu", torch.float64)
         require(len(stages) == S, "stages", f"{len(stages)} numbers", f"{S} numbers, one per stage")
         require(bool((stages.diff() > 0).all()), "stages", stages.tolist(), "increasing")
         lengths = torch.arange(1, N + 1) if contexts is None else context_lengths(contexts)
@@ -63,16 +63,24 @@ class Trajectory:
             )
         return self.values[int(index)]
 
-    def mse(self, target: Array) -> Float[Tensor, "S N"]:
+    def labels(self, target: Array | Prompts) -> Float[Tensor, "B N"]:
+        """What the predictions are compared with: `target`, or the noisy labels of prompts at these contexts."""
+        if isinstance(target, Prompts):
+            longest = int(self.contexts.max())
+            require(longest <= target.N, "contexts", f"up to {longest}", f"at most N = {target.N} of the prompts")
+            target = target.target[:, self.contexts.to(target.y.device) - 1]
+        target = as_float_tensor("target", target, "B, N")
+        require(target.shape == (self.B, self.N), "target.shape", list(target.shape), f"{[self.B, self.N]}")
+        return target
+
+    def mse(self, target: Array | Prompts) -> Float[Tensor, "S N"]:
         """Mean over sequences of the squared error, by stage and context length."""
-        target = as_float_tensor("target", target, 2)
-        require(target.shape == self.values.shape[1:], "target.shape", list(target.shape), f"{[self.B, self.N]}")
-        return (self.values - target.to(self.values)).square().mean(dim=1)
+        return (self.values - self.labels(target).to(self.values)).square().mean(dim=1)
 
 
 def context_lengths(contexts: Array, N: int | None = None) -> Int[Tensor, "C"]:
     """`contexts` as a tensor: increasing whole numbers from 1, up to N where there is one; InputError says why not."""
-    numbers = as_float_tensor("contexts", contexts, 1).cpu()
+    numbers = as_float_tensor("contexts", contexts, "N").cpu()
     whole = bool((numbers == numbers.round()).all())
     shown = numbers.long().tolist() if whole else numbers.tolist()
     ordered = len(shown) > 0 and bool((numbers.diff() > 0).all())

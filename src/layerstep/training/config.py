@@ -112,7 +112,9 @@ class Run:
         )
         require_count(0, warmup=self.warmup, curriculum_every=self.curriculum_every, seed=self.seed)
         require(self.seed < 2**63, "seed", self.seed, "below 2**63")
-        require(self.warmup < self.steps, "warmup", self.warmup, f"below steps = {self.steps}")
+        require(
+            self.warmup < self.steps, "warmup", self.warmup, f"below steps = {self.steps}", "Take 0 for a short run."
+        )
         require_positive(lr=self.lr, lr_final=self.lr_final, eps=self.eps, clip=self.clip)
         for name in ("beta1", "beta2"):
             value = getattr(self, name)

@@ -192,6 +192,8 @@ class GPT(Pretrained, nn.Module):
         T, D = tokens.shape[1:]
         d = D if self.causal else D - 3
         require(d == self.d, "d", d, f"{self.d}, as the model was built for")
+        kind = self.read_in.weight.dtype
+        require(tokens.dtype == kind, "tokens", tokens.dtype, f"{kind}, as the model's weights", "Prompts are cast.")
         x = self.read_in(tokens)
         if not self.causal:
             return x, seen(tokens)

@@ -153,7 +153,7 @@ class SinkScheme(Scheme):
             Precondition(
                 (error is None) != (L is None),
                 f"error = {error} and L = {L}",
-                "one of the two, not both",
+                "given, one of the two" if error is None else "one of the two, not both",
                 "error asks for a guarantee, L for a number of iterations.",
             ),
             Precondition(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.measurement import Family as Family
     from layerstep.measurement import GPTReader as GPTReader
     from layerstep.measurement import Hooked as Hooked
+    from layerstep.measurement import Identification as Identification
     from layerstep.measurement import Instrument as Instrument
     from layerstep.measurement import Match as Match
     from layerstep.measurement import Probes as Probes
@@ -100,8 +101,8 @@ else:
             Newton OnlineGD Preconditioned SoftmaxAverage""",
         "construction": "Certificate Construction Prediction TransformerKRR construct",
         "training": "Diverged Evaluation GPT Model PRESETS Run SHIPPED evaluate train",
-        "measurement": """FAMILIES Family GPTReader Hooked Instrument Match Probes Reader Rule Verdict identify
-            layers_won match probe""",
+        "measurement": """FAMILIES Family GPTReader Hooked Identification Instrument Match Probes Reader Rule Verdict
+            identify layers_won match probe""",
         "reproduction": "reproduce",
         "errors": "FileError InputError LayerstepError",
     }

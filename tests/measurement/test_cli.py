@@ -1,6 +1,7 @@
 """`layerstep probe` and `layerstep identify` on a small model."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ import torch
 import layerstep as ls
 from layerstep.cli import main
 from layerstep.training import GPT, Model
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -28,16 +31,34 @@ def test_probe_writes_probes_beside_the_model(saved, capsys):
     names = sorted(file.name for file in saved.glob("probes*"))
     assert names == ["probes-attention.safetensors", "probes.safetensors"]
     for name in names:
-        assert main(["identify", str(saved), "--probes", str(saved / name), "--prompts", "64", "--json"]) == 0
+        asked = ["--behaviour-only", "--probes", str(saved / name), "--prompts", "64", "--json"]
+        assert main(["identify", str(saved), *asked]) == 0
         assert len(json.loads(capsys.readouterr().out)["layers"]) == (5 if "attention" in name else 3)
 
 
-def test_identify_says_none_on_an_untrained_model(saved, capsys):
-    arguments = ["--probe-prompts", "64", "--prompts", "64", "--seed", "1", "--json"]
-    assert main(["identify", str(saved), *arguments]) == 0
-    verdict = json.loads(capsys.readouterr().out)
-    assert verdict["solver"] is None
-    assert verdict["task"]["N"] == 6
+def test_identify_says_none_on_an_untrained_model(saved, capsys, tmp_path):
+    arguments = ["--probe-prompts", "64", "--prompts", "64", "--seed", "1"]
+    plot = tmp_path / "drawn.png"
+    assert main(["identify", str(saved), *arguments, "--json", "--plot", str(plot)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["solver"] is None
+    assert found["task"]["N"] == 6
+    assert len(found["sentences"]) == 3
+    assert found["behaviour"]["solver"] is None
+    assert set(found["readings"]["verdicts"]) == {"labels", "output", "lens"}
+    assert found["interventions"]["claims"] == []
+    assert found["operator"]["embedding"]["profile"]
+    assert plot.stat().st_size > 10_000
+    assert main(["identify", str(saved), *arguments, "--behaviour-only"]) == 0
+    printed = capsys.readouterr().out
+    assert "cannot say: that no solver runs inside" in printed
+
+
+@pytest.mark.slow
+def test_a_directory_with_predictions_alone_is_tested_on_them(capsys):
+    place = ROOT / "results" / "models" / "width-32"
+    assert main(["identify", str(place), "--behaviour-only", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "none"
 
 
 def test_a_model_with_a_broken_layer_is_judged_without_it(saved, capsys):
@@ -45,7 +66,7 @@ def test_a_model_with_a_broken_layer_is_judged_without_it(saved, capsys):
     with torch.no_grad():
         model.blocks[1].up.weight.fill_(torch.nan)
     model.save_pretrained(saved, about={"run": {"task": ls.Task(d=3, N=6, inputs="uniform").to_dict()}})
-    assert main(["identify", str(saved), "--probe-prompts", "64", "--prompts", "64"]) == 0
+    assert main(["identify", str(saved), "--probe-prompts", "64", "--prompts", "64", "-v"]) == 0
     assert "layers 2 have predictions that are NaN or infinite: left out" in capsys.readouterr().out
 
 
@@ -55,7 +76,7 @@ def test_a_model_that_says_nothing_has_nothing_to_identify(tmp_path, capsys):
         for parameter in model.parameters():
             parameter.zero_()
     folder = str(model.save_pretrained(tmp_path / "zero"))
-    assert main(["identify", folder, "--probe-prompts", "64", "--prompts", "64"]) == 0
+    assert main(["identify", folder, "--probe-prompts", "64", "--prompts", "64", "-v"]) == 0
     out = capsys.readouterr().out
     assert "nothing to identify" in out
     assert "layers 0, 1, 2 predict a constant: left out" in out
@@ -68,7 +89,7 @@ def test_probes_that_are_not_there_are_not_fitted_in_silence(saved, capsys):
 
 def test_a_model_that_is_nowhere_is_one_line_and_status_2(capsys):
     assert main(["identify", "nowhere"]) == 2
-    assert "must be a directory, a file, or one of richardson" in capsys.readouterr().err
+    assert "must be a directory, a file, or one of tiny, richardson" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["identify", "probe"])
@@ -141,7 +162,7 @@ def test_the_papers_network_is_judged_at_its_one_context(tmp_path, capsys):
     size = ["--scheme", "paper", "--d", "1", "--N", "3", "--lam", "0.3", "--L", "4", "--json"]
     assert main(["construct", *size, "--B-y", "8", "--out", save]) == 0
     capsys.readouterr()
-    assert main(["identify", save, "--prompts", "64"]) == 0
+    assert main(["identify", save, "--prompts", "64", "--verbose"]) == 0
     assert "n = 3\n" in capsys.readouterr().out
     assert main(["construct", *size, "--B-y", "1", "--out", save]) == 0
     capsys.readouterr()
@@ -156,5 +177,5 @@ def test_a_constructed_network_is_identified_from_its_file(tmp_path, capsys):
     capsys.readouterr()
     assert main(["identify", save, "--prompts", "64", "--json"]) == 0
     verdict = json.loads(capsys.readouterr().out)
-    assert verdict["solver"] == "chebyshev"
-    assert max(verdict["label_tests"]["additivity"]) < 1e-6
+    assert (verdict["solver"], verdict["carried_by"]) == ("chebyshev", "its own read-out")
+    assert max(verdict["behaviour"]["descriptions"]["label interventions"]["additivity"]) < 1e-6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from layerstep.cli.options import Flat, TaskOptions
 from layerstep.cli.output import Output, table
@@ -41,6 +41,7 @@ def run(
     from layerstep.errors import require_count
     from layerstep.files import require_writable
     from layerstep.measurement import GPTReader, probe
+    from layerstep.measurement.combined.subject import made_for
     from layerstep.progress import showing
     from layerstep.solvers import exact
     from layerstep.tasks import sample
@@ -74,17 +75,3 @@ def run(
     rows = [[site, *(f"{error[n - 1]:.4f}" for n in shown)] for site, error in errors]
     title = f"mean squared error of the probes on {test_prompts} fresh prompts"
     return Output(data, [title, table(["site", *(f"n = {n}" for n in shown)], rows), f"probes: {file}"])
-
-
-def made_for(folder: Path, gpt) -> dict[str, Any]:
-    """What a saved model says about its task: all of it when layerstep trained it, else d and N."""
-    from layerstep.errors import FileError, InputError
-    from layerstep.files import read_json
-    from layerstep.tasks import Task
-
-    about = read_json(folder / "config.json").get("about") or {}
-    try:
-        task = about.get("run", {}).get("task") or about.get("task")
-        return Task(**task).to_dict() if task else {"d": gpt.d, "N": gpt.N}
-    except (AttributeError, TypeError, InputError) as error:
-        raise FileError(f"{folder / 'config.json'} describes no task ({error}). Copy or write it again.") from error

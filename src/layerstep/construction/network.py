@@ -78,6 +78,11 @@ class Construction(nn.Module):
         """The number of iterations."""
         return self.certificate.L
 
+    @property
+    def iterations(self) -> tuple[int, ...]:
+        """How many blocks each iteration has, in order; what comes after them is the read-out."""
+        return tuple(self._lengths) if self.is_built else ()
+
     def __repr__(self) -> str:
         return f"Construction({self.certificate.scheme}: {self.depth:,} blocks of width {self.width:,})"
 

@@ -1,9 +1,10 @@
 """What a model computes layer by layer: reading it, the paper's metrics, and which solver its layers follow."""
 
+from layerstep.measurement.combined.entry import identify
+from layerstep.measurement.combined.result import Identification
 from layerstep.measurement.identification.crossfit import Instrument
 from layerstep.measurement.identification.decision import RangeResult, Rule
 from layerstep.measurement.identification.families import CLASSES, FAMILIES, Family
-from layerstep.measurement.identification.pipeline import identify
 from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult
@@ -22,6 +23,7 @@ __all__ = [
     "Family",
     "GPTReader",
     "Hooked",
+    "Identification",
     "Instrument",
     "Line",
     "Match",

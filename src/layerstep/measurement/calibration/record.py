@@ -1,4 +1,4 @@
-"""The calibration record shipped with the package: thresholds, and the error rates measured with them."""
+"""The calibration records shipped with the package: thresholds, and the error rates measured with them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,29 @@ from pathlib import Path
 from typing import Any
 
 RECORD = Path(__file__).with_name("record.json")
+CAUSAL_RECORD = Path(__file__).with_name("causal_record.json")
 
 
 @cache
 def read_record() -> dict[str, Any]:
     """What `layerstep calibrate` wrote: rule, setting, counts, confusions, provenance."""
     return json.loads(RECORD.read_text(encoding="utf-8"))
+
+
+@cache
+def read_causal_record() -> dict[str, Any]:
+    """What `causal_error_rates` wrote: the rule of the interventions, its counts by group and seed, the controls."""
+    return json.loads(CAUSAL_RECORD.read_text(encoding="utf-8"))
+
+
+def trained_positives() -> tuple[int, int] | None:
+    """(recognised, of) networks that were trained to run a solver the interventions try; None where not measured."""
+    counts = read_causal_record().get("controls", {}).get("positive")
+    return None if not counts else (counts["right"], counts["models"])
+
+
+def causal_false_claims() -> tuple[int, int] | None:
+    """(claims, of) models of the test seeds that run none of the solvers tried; None where not measured."""
+    groups = read_causal_record().get("test", {})
+    found = [counts for name, counts in groups.items() if "," not in name and name != "positive"]
+    return (sum(c["wrong"] for c in found), sum(c["models"] for c in found)) if found else None

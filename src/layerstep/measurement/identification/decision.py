@@ -26,6 +26,8 @@ from layerstep.errors import as_float, quoted, require, require_choice, require_
 from layerstep.measurement.identification.crossfit import Residuals
 from layerstep.stats import interval, resamples
 
+#: A layer whose fitted step is below this share of an earlier layer's goes back.
+FALL = 0.85
 IDENTIFIED, AMBIGUOUS, RESEMBLES, NONE, NOTHING = "identified", "ambiguous", "resembles", "none", "nothing to identify"
 
 
@@ -120,8 +122,12 @@ def out_of_order(residuals: Residuals, overall: RangeResult) -> Iterator[str]:
     usable = torch.isin(residuals.layers, torch.tensor(overall.usable, dtype=torch.float64))
     if overall.status not in (IDENTIFIED, AMBIGUOUS) or int(usable.sum()) < 2:
         return
-    layers, step = residuals.layers[usable], overall.fits[0].step[usable]
-    falls = step < step.cummax(0).values / 2
+    layers, best = residuals.layers[usable], overall.fits[0]
+    falls = torch.ones_like(layers, dtype=torch.bool)
+    for h, q in enumerate(best.candidates):  # on both halves of the sequences, or it may be chance
+        candidate = residuals.library.candidates[q]
+        step = torch.tensor(candidate.steps, dtype=torch.float64)[residuals.row[q, usable, h] - candidate.rows.start]
+        falls &= step < FALL * step.cummax(0).values
     if falls.any():
         yield f"the fitted steps fall at {numbered(layers[falls])}: not the order of a solver's steps"
     values, size = residuals.values[usable].flatten(1), residuals.distance[usable].sum(1)

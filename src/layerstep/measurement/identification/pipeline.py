@@ -28,7 +28,7 @@ WINDOW = 4  # layers of a sliding window
 DESCRIPTIONS = (RowSums.of, Slopes.of, FilterFit.of)
 
 
-def identify(
+def identify_path(
     path: Trajectory,
     prompts: Prompts,
     task: Task,
@@ -41,6 +41,7 @@ def identify(
     progress: Callable[[float], None] | None = None,
     rerun: Callable[[Prompts], Trajectory] | None = None,
     cache: bool = False,
+    relabelled: int | None = None,
 ) -> Verdict:
     """Which solver the layers of `path` follow on `prompts`, or None; `task` gives kernel, bandwidth and ridge.
 
@@ -50,6 +51,7 @@ def identify(
     seed: of the bootstrap and of the interventions. Sequences may come in any order; the verdict does not depend on it.
     Prompts of another length than the task's are welcome: what is said is about their N.
     cache: take the library from the user's cache directory, or put it there, for prompts that are used again.
+    relabelled: on how many prompts the model is run with other labels, all by default.
     """
     model_fn = rerun if model_fn is None else model_fn
     _require_arguments(path, prompts, task, families, model_fn, instrument, rule, seed, progress)
@@ -64,7 +66,8 @@ def identify(
     if not keep.any():
         return Verdict.nothing("; ".join(remarks), path, task, rule, seed)
     values, stages = values[keep], path.stages[keep]
-    tests = None if model_fn is None else intervene_on_labels(model_fn, prompts, task, stages, seed=seed)
+    some = prompts[:relabelled]
+    tests = None if model_fn is None else intervene_on_labels(model_fn, some, task, stages, seed=seed)
     if instrument is None:
         instrument = Instrument.prepare(prompts, task, contexts, progress, families=families, cache=cache)
     residuals = instrument.cross_fit(values, stages)
@@ -73,7 +76,8 @@ def identify(
     asked = [range(L), *([index] for index in range(L)), *windows]
     found = [result_on(residuals, rule, layers=layers, seed=seed) for layers in asked]
     overall, *rest = found if tests is None else map(tests.veto, found)
-    remarks += [*left_out(residuals, rule), *out_of_order(residuals, overall)]
+    order = tuple(out_of_order(residuals, overall))
+    remarks += [*left_out(residuals, rule), *order]
     described = [describe(residuals, overall, rule, seed) for describe in DESCRIPTIONS]
     return Verdict(
         overall=overall,
@@ -81,6 +85,7 @@ def identify(
         ranges=tuple(rest[L:]),
         table=LayerTable.of(residuals, overall),
         descriptions=tuple(each for each in (*described, tests) if each is not None),
+        order=order,
         remarks=(*remarks, *instrument.library.remarks),
         label=path.label,
         task=task,

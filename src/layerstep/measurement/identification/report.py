@@ -33,6 +33,11 @@ def headline(result: RangeResult) -> str:
     return NOTHING if result.status == NOTHING else f"none (nearest: {result.nearest})"
 
 
+def order_words(verdict: Verdict) -> str:
+    """Where the layers are not in the order of a solver's steps; empty where they are."""
+    return "; ".join(verdict.order)
+
+
 def lines(verdict: Verdict) -> Iterator[str]:
     """The claim first, then the numbers it rests on, then what cannot be said."""
     yield f"{verdict.label}: {headline(verdict.overall)}"

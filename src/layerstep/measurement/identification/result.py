@@ -87,6 +87,7 @@ class Verdict:
     ranges: tuple[RangeResult, ...] = ()  # sliding windows
     table: LayerTable | None = None
     descriptions: tuple[Description, ...] = ()
+    order: tuple[str, ...] = ()  # where the layers are not in the order of a solver's steps; also among the remarks
     remarks: tuple[str, ...] = ()
     contexts: tuple[int, ...] = ()
     library_hash: str = ""

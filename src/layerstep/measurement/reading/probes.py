@@ -61,7 +61,7 @@ class Probes:
             states = self.reader.states(prompts[start : start + batch])
             return torch.stack([self._read(s, w) for s, w in zip(states, self.weights, strict=True)])
 
-        with _several(self.reader, read, range(0, prompts.B, batch)) as pieces:
+        with several(self.reader, read, range(0, prompts.B, batch)) as pieces:
             values = torch.cat(list(pieces), dim=1)
         return Trajectory(values, list(self.reader.stages), self.facts.get("label", "model"))
 
@@ -240,7 +240,7 @@ def _least_squares(
         return sums
 
     total: list[Moments] = []
-    with _several(reader, moments, range(batches)) as results:
+    with several(reader, moments, range(batches)) as results:
         for index, sums in enumerate(results):
             total = _added(total, sums)
             progress((index + 1) / batches)
@@ -295,7 +295,7 @@ def _piece(reader: Reader) -> int:
 
 
 @contextmanager
-def _several(reader: Reader, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Iterator[Result]]:
+def several(reader: Reader, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Iterator[Result]]:
     """work(item) for every item, in order. A GPT on a CPU does one item a core, which no busy core holds up.
 
     Other models may keep state between calls: theirs run one by one. Either way the numbers are the same.

@@ -8,21 +8,23 @@ is read depends on the reader.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require_count, require_kind, require_seed
+from layerstep.errors import InputError, require_count, require_kind, require_seed
 from layerstep.measurement.reading.hooks import EditableReader, GPTReader, first_points, reader_of, require_causal
-from layerstep.measurement.reading.probes import FIRST_STEP, Moments
+from layerstep.measurement.reading.probes import FIRST_STEP, PIECE, Moments, several
 from layerstep.tasks import Prompts, Task, Trajectory, sample
 
 #: From the state of a site at all tokens [B, T, W] to predictions at the reader's queries [B, Q].
 Head = Callable[[Tensor], Tensor]
+#: What each reading is called in a sentence.
+NAMES = {"labels": "a probe fitted on y", "output": "a map to the model's output", "lens": "the model's own head"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -41,7 +43,7 @@ class Readouts:
     def disagreement(self) -> dict[tuple[str, str], Float[Tensor, "S"]]:
         """Per layer mean (a - b)² of two readings over the mean square of the model's own predictions."""
         named = self.named()
-        size = self.final.square().mean()
+        size = self.final.square().mean().clamp_min(torch.finfo(self.final.dtype).tiny)
         pairs = [(a, b) for a in named for b in named if a < b]
         return {(a, b): (named[a].values - named[b].values).square().mean((1, 2)) / size for a, b in pairs}
 
@@ -53,6 +55,94 @@ class Readouts:
             + ", ".join(f"{a} and {b} differ by {float(gap[s]):.2%}" for (a, b), gap in found.items())
             for s, stage in enumerate(self.labels.stages)
         ]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LayerReaders:
+    """The three readers of every site of a model, fitted: `read(prompts)` reads any prompts with them.
+
+    labels, output: per site the weights [W+1] of an affine map, the last entry the intercept. contexts: the context
+    lengths that are read, None for all of them.
+    """
+
+    reader: EditableReader
+    labels: tuple[Float[Tensor, "_"], ...]
+    output: tuple[Float[Tensor, "_"], ...]
+    head: Head | None
+    contexts: tuple[int, ...] | None = None
+
+    def with_labels(self, weights: Sequence[Float[Tensor, "_"]]) -> LayerReaders:
+        """The same with other probes on labels, such as those fitted on more prompts."""
+        return replace(self, labels=tuple(weights))
+
+    def read(self, prompts: Prompts) -> Readouts:
+        """The three readings of `prompts`."""
+        maps = {"labels": self.labels, "output": self.output}
+        lengths = list(self.contexts or range(1, prompts.N + 1))
+
+        def one(start: int) -> tuple[dict[str, Tensor], Tensor]:
+            states, final, lens = _pass(self.reader, prompts[start : start + PIECE], self.head, lengths)
+            found = {name: torch.stack(list(map(_apply, states, weights))) for name, weights in maps.items()}
+            return (found | {"lens": torch.stack(lens)} if lens else found), final
+
+        with several(self.reader, one, range(0, prompts.B, PIECE)) as pieces:
+            parts, finals = zip(*pieces, strict=True)
+        stages = list(self.reader.stages)
+        paths = {
+            name: Trajectory(torch.cat([part[name] for part in parts], dim=1), stages, name, lengths)
+            for name in parts[0]
+        }
+        return Readouts(lens=paths.pop("lens", None), **paths, final=torch.cat(finals))
+
+
+def fit_readers(
+    model: Any,
+    task: Task,
+    *,
+    fit: int = 1024,
+    batch: int = 64,
+    seed: int = 0,
+    head: Head | None = None,
+    contexts: Sequence[int] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> LayerReaders:
+    """Fit the probe on labels and the map to the model's output at every site, on `fit` fresh prompts, in closed form.
+
+    head: of a module that is not a layerstep GPT. contexts: which context lengths to fit on and to read, all of them
+    by default; an open mask needs a forward pass for each.
+    """
+    require_count(fit=fit, batch=batch)
+    require_seed(seed=seed)
+    reader = reader_of(model)
+    require_kind("model", reader, EditableReader, "Its reader has no run(prompts, edits): wrap the model in ls.Hooked.")
+    if isinstance(reader, GPTReader) and head is None:
+        head = _head_of(reader)
+    lengths = list(contexts or range(1, task.N + 1))
+    starts = range(0, fit, batch)
+
+    def draw(start: int) -> Prompts:
+        return sample(task, min(batch, fit - start), seed, FIRST_STEP + start)
+
+    require_causal(reader, draw(0))
+
+    def sums_of(start: int) -> list[_Sums]:
+        prompts, sums = draw(start), []
+        for first in range(0, prompts.B, PIECE):
+            piece = prompts[first : first + PIECE]
+            states, final, _ = _pass(reader, piece, None, lengths)  # type: ignore[arg-type]
+            targets = [piece.y.to(final)[:, lengths], final]
+            sums = _Sums.added(sums, [_Sums.of(h, targets) for h in states])
+        return sums
+
+    total: list[_Sums] = []
+    with several(reader, sums_of, starts) as results:
+        for done, sums in enumerate(results, start=1):
+            total = _Sums.added(total, sums)
+            if progress is not None:
+                progress(done / len(starts))
+    labels, output = (tuple(sums.weights(k) for sums in total) for k in (0, 1))
+    chosen = None if contexts is None else tuple(lengths)
+    return LayerReaders(reader=reader, labels=labels, output=output, head=head, contexts=chosen)  # type: ignore[arg-type]
 
 
 def read_three_ways(
@@ -70,33 +160,38 @@ def read_three_ways(
     fit: prompts that both maps are fitted on, in closed form. head: of a module that is not a layerstep GPT.
     """
     require_kind("prompts", prompts, Prompts)
-    require_count(fit=fit, batch=batch)
-    require_seed(seed=seed)
-    reader = reader_of(model)
-    require_kind("model", reader, EditableReader, "Its reader has no run(prompts, edits): wrap the model in ls.Hooked.")
-    if isinstance(reader, GPTReader) and head is None:
-        head = _head_of(reader)
-    drawn = [sample(task, min(batch, fit - start), seed, FIRST_STEP + start) for start in range(0, fit, batch)]
-    require_causal(reader, drawn[0])
-    sums: dict[str, list[Moments]] = {}
-    for part in drawn:
-        states, final, _ = _passes(reader, part, None)  # type: ignore[arg-type]
-        for name, target in {"labels": part.y.to(final)[:, 1:], "output": final}.items():
-            more = [Moments.of(h, target) for h in states]
-            for total, each in zip(sums.setdefault(name, more), more, strict=True):
-                if total is not each:
-                    total.add(each)
-    maps = {name: [moments.weights() for moments in sums[name]] for name in sums}
-    states, final, lens = _passes(reader, prompts, head)  # type: ignore[arg-type]
-    stages = list(reader.stages)
+    return fit_readers(model, task, fit=fit, batch=batch, seed=seed, head=head).read(prompts)
 
-    def read(name: str) -> Trajectory:
-        weights = (w.to(h.device) for h, w in zip(states, maps[name], strict=True))
-        values = [h.double() @ w[:-1] + w[-1] for h, w in zip(states, weights, strict=True)]
-        return Trajectory(torch.stack(values), stages, name)
 
-    through = Trajectory(torch.stack(lens), stages, "lens") if lens else None
-    return Readouts(labels=read("labels"), output=read("output"), lens=through, final=final)
+@dataclass(kw_only=True)
+class _Sums:
+    """Sums over the tokens of one site for several targets y [k]: the moments of the states are made once."""
+
+    states: Moments
+    y: Float[Tensor, "k"]
+    yh: Float[Tensor, "k W"]
+
+    @staticmethod
+    def of(h: Float[Tensor, "B n W"], targets: Sequence[Float[Tensor, "B n"]]) -> _Sums:
+        y = torch.stack([target.flatten() for target in targets]).double()
+        return _Sums(states=Moments.of(h, targets[0]), y=y.sum(1), yh=y @ h.flatten(0, 1).double())
+
+    @staticmethod
+    def added(total: list[_Sums], more: list[_Sums]) -> list[_Sums]:
+        for sums, others in zip(total, more, strict=False):
+            sums.states.add(others.states)
+            sums.y.add_(others.y)
+            sums.yh.add_(others.yh)
+        return total or more
+
+    def weights(self, target: int) -> Float[Tensor, "_"]:
+        own = self.states
+        return Moments(count=own.count, y=self.y[target], h=own.h, yh=self.yh[target], hh=own.hh).weights()
+
+
+def _apply(state: Float[Tensor, "B n W"], weights: Float[Tensor, "_"]) -> Float[Tensor, "B n"]:
+    weights = weights.to(state.device)
+    return state.double() @ weights[:-1] + weights[-1]
 
 
 def _head_of(reader: GPTReader) -> Head:
@@ -110,22 +205,31 @@ def _head_of(reader: GPTReader) -> Head:
 
 
 @torch.no_grad()
-def _passes(
-    reader: EditableReader, prompts: Prompts, head: Head | None
-) -> tuple[list[Float[Tensor, "B N W"]], Float[Tensor, "B N"], list[Float[Tensor, "B N"]]]:
-    """At x_2..x_{N+1}: the states of every site, the model's predictions, and what the head says of every site."""
+def _pass(
+    reader: EditableReader, prompts: Prompts, head: Head | None, lengths: list[int]
+) -> tuple[list[Float[Tensor, "B n W"]], Float[Tensor, "B n"], list[Float[Tensor, "B n"]]]:
+    """At x_{n+1} for n in `lengths`: the states of every site, the model's predictions, and what the head says."""
     causal = reader.mask == "causal"
-    wholes = [prompts] if causal else [first_points(prompts, n + 1) for n in range(1, prompts.N + 1)]
-    first = 1 if causal else 0
+    wholes = [prompts] if causal else [first_points(prompts, n + 1) for n in lengths]
+    picked: list[int] = lengths if causal else [0]
     states: list[list[Tensor]] = [[] for _ in reader.sites]
     said: list[list[Tensor]] = [[] for _ in reader.sites]
     final = []
     for whole in wholes:
         recording = reader.run(whole)
-        final.append(reader.predictions(recording)[:, first:].double())
+        final.append(reader.predictions(recording)[:, picked].double())
         for index, state in enumerate(recording):
-            states[index].append(state[:, reader.queries][:, first:])
+            states[index].append(state[:, reader.queries][:, picked])
             if head is not None:
-                said[index].append(head(state)[:, first:].double())
+                said[index].append(_said(head, state, picked))
     lens = [] if head is None else [torch.cat(parts, dim=1) for parts in said]
     return [torch.cat(parts, dim=1) for parts in states], torch.cat(final, dim=1), lens
+
+
+def _said(head: Head, state: Tensor, picked: list[int]) -> Tensor:
+    """What the head says at the picked queries."""
+    made = head(state)
+    if not isinstance(made, Tensor) or made.ndim != 2 or made.shape[1] <= max(picked):
+        shape = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
+        raise InputError(f"head: gives {shape}. It must turn a state [B, T, W] into predictions at the queries [B, Q].")
+    return made[:, picked].double()

@@ -1,0 +1,1 @@
+"""Identification of a whole model: everything it allows, in one result."""

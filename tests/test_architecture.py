@@ -16,14 +16,16 @@ MAY_IMPORT = {
     "stats": set(),
     "memory": {"errors"},
     "progress": set(),
+    "engines": {"errors", "files"},
     "tasks": GROUND,
     "solvers": GROUND | {"tasks"},
     "construction": GROUND | {"tasks"},
-    "training": GROUND | {"tasks"},
+    "training": GROUND | {"tasks", "engines"},
     "plotting": set(),
-    "measurement": GROUND | {"plotting", "tasks", "solvers", "construction", "training"},
-    "reproduction": GROUND | {"plotting", "tasks", "solvers", "construction", "training", "measurement"},
-    "cli": GROUND | {"tasks", "solvers", "construction", "training", "measurement", "plotting", "reproduction"},
+    "measurement": GROUND | {"engines", "plotting", "tasks", "solvers", "construction", "training"},
+    "reproduction": GROUND | {"engines", "plotting", "tasks", "solvers", "construction", "training", "measurement"},
+    "cli": GROUND
+    | {"engines", "tasks", "solvers", "construction", "training", "measurement", "plotting", "reproduction"},
 }
 FILES = sorted(SRC.rglob("*.py"))
 

@@ -62,6 +62,7 @@ VERBS = (
     "sample",
     "solve",
     "solve_all",
+    "sweep",
     "train",
 )
 

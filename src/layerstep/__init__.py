@@ -90,6 +90,7 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.training import Model as Model
     from layerstep.training import Run as Run
     from layerstep.training import evaluate as evaluate
+    from layerstep.training import sweep as sweep
     from layerstep.training import train as train
 else:
     _NAMES = {
@@ -100,7 +101,7 @@ else:
             DiscreteMMSE GradientDescentInWeights GradientDescentPlusPlus HeavyBallInWeights Kaczmarz NesterovInWeights
             Newton OnlineGD Preconditioned SoftmaxAverage""",
         "construction": "Certificate Construction Prediction TransformerKRR construct",
-        "training": "Diverged Evaluation GPT Model PRESETS Run SHIPPED evaluate train",
+        "training": "Diverged Evaluation GPT Model PRESETS Run SHIPPED evaluate sweep train",
         "measurement": """FAMILIES Family GPTReader Hooked Identification Instrument Match Probes Reader Rule Verdict
             identify layers_won match probe""",
         "reproduction": "reproduce",

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from layerstep.errors import FileError, InputError, as_path
 
@@ -105,7 +105,25 @@ def locked(path: str | os.PathLike, taken: str) -> Iterator[None]:
             why = error.strerror if isinstance(error, OSError) else "this system has no fcntl"
             words = f"{path} cannot be locked ({why}). See to it that no other process writes there."
             warnings.warn(words, stacklevel=3)
-        yield
+        _locks.add(file)
+        try:
+            yield
+        finally:
+            _locks.discard(file)
+
+
+_locks: set[IO[bytes]] = set()
+
+
+def _close_locks() -> None:
+    """A forked child has the files too, and would keep the locks when its parent is gone."""
+    for file in _locks:
+        file.close()
+    _locks.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_locks)
 
 
 def _umask() -> int:

@@ -6,6 +6,8 @@ from layerstep.training.gpt import GPT
 from layerstep.training.loop import Diverged, train
 from layerstep.training.pretrained import SHIPPED
 from layerstep.training.schedule import active_points, learning_rate
+from layerstep.training.sweeping import sweep
+from layerstep.training.unit import Outcome
 
 __all__ = [
     "GPT",
@@ -14,6 +16,8 @@ __all__ = [
     "PRESETS",
     "SHIPPED",
     "train",
+    "sweep",
+    "Outcome",
     "Diverged",
     "Evaluation",
     "evaluate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -69,20 +69,22 @@ class Layout:
 MAY_DIFFER = "inputs, kernel, noise, seed, and the numbers of the optimizer and of the schedules"
 
 
+def shared(run: Run) -> dict[str, Any]:
+    """What runs of a stack have in common."""
+    return {
+        "model": run.model,
+        "d": run.task.d,
+        "N": run.task.N,
+        "steps": run.steps,
+        "batch": run.batch,
+        "optimizer": run.optimizer,
+        "precision": run.precision,
+    }
+
+
 def require_stackable(runs: Sequence[Run]) -> None:
     """Runs that train as a stack share what decides shapes and lengths."""
     require(len(runs) > 0, "runs", "none", "one run or more")
-
-    def shared(run: Run) -> dict:
-        return {
-            "model": run.model,
-            "d": run.task.d,
-            "N": run.task.N,
-            "steps": run.steps,
-            "batch": run.batch,
-            "optimizer": run.optimizer,
-            "precision": run.precision,
-        }
 
     for i, run in enumerate(runs):
         for name, value in shared(run).items():
@@ -96,13 +98,18 @@ def require_stackable(runs: Sequence[Run]) -> None:
             raise InputError(f"stacked runs {runs.index(run)} and {i} are the same run. Change a seed.")
 
 
-def require_fits(runs: Sequence[Run], device: torch.device) -> None:
-    """Raise InputError where the least that these runs hold at once is more than the memory there is."""
+def needed_bytes(runs: Sequence[Run]) -> int:
+    """The least that these runs hold at once."""
     run, S = runs[0], len(runs)
     size, points = (8 if run.dtype == torch.float64 else 4), run.task.N + 1
     weights = 4 * S * parameters(run.model, run.task.d, run.task.N) * size  # and gradient, and two moments
     kept = 14 * run.model.layers * run.batch * 2 * points * run.model.width * (size // 2)  # for the backward pass
     prompts = CHUNK * run.batch * points * (S * (run.task.d + 1) + 2 * points) * size
-    needed = weights + kept + prompts + BLOCK_BYTES * run.model.layers
+    return weights + kept + prompts + BLOCK_BYTES * run.model.layers
+
+
+def require_fits(runs: Sequence[Run], device: torch.device) -> None:
+    """Raise InputError where the least that these runs hold at once is more than the memory there is."""
+    run, S = runs[0], len(runs)
     remedy = "Take fewer layers, a smaller width or batch, or shorter prompts."
-    require_memory("run", f"{S} of {run.model}, batch {run.batch}, N {run.task.N}", needed, remedy, device)
+    require_memory("run", f"{S} of {run.model}, batch {run.batch}, N {run.task.N}", needed_bytes(runs), remedy, device)

@@ -77,6 +77,9 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.solvers import solve_all as solve_all
     from layerstep.tasks import INPUTS as INPUTS
     from layerstep.tasks import KERNELS as KERNELS
+    from layerstep.tasks import TASKS as TASKS
+    from layerstep.tasks import KernelTask as KernelTask
+    from layerstep.tasks import LinearRegression as LinearRegression
     from layerstep.tasks import Path as Path
     from layerstep.tasks import Prompts as Prompts
     from layerstep.tasks import Task as Task
@@ -94,7 +97,7 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.training import train as train
 else:
     _NAMES = {
-        "tasks": "INPUTS KERNELS Path Prompts Task Trajectory sample",
+        "tasks": "INPUTS KERNELS KernelTask LinearRegression Path Prompts TASKS Task Trajectory sample",
         "solvers": """SOLVERS Boosting CausalBoosting CausalRichardson Chebyshev ConjugateGradient GradientDescent
             HeavyBall IterativeSolver NadarayaWatson NearestNeighbors Nesterov NewtonSchulz RecursiveKRR Richardson
             RidgePath Shrinkage Solver exact solve solve_all CausalGD ChebyshevInWeights ConjugateGradientInWeights

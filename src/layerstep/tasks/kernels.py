@@ -49,7 +49,12 @@ def arccos1(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
     return norm_x * norm_z.transpose(-1, -2) * profile / (v * v)
 
 
-KERNELS: dict[str, Kernel] = {"gaussian": gaussian, "arccos1": arccos1}
+def linear(x: Points, z: Float[Tensor, "*batch m d"], v: float) -> Gram:
+    """K(x, x') = x · x' / v²: f is a linear function, with weights N(0, 1/v²)."""
+    return x @ z.mT / (v * v)
+
+
+KERNELS: dict[str, Kernel] = {"gaussian": gaussian, "arccos1": arccos1, "linear": linear}
 BUILT_IN = frozenset(KERNELS.values())
 #: log K of kernels that have values too small for a number.
 LOG_KERNELS: dict[Kernel, Kernel] = {gaussian: log_gaussian}

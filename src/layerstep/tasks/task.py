@@ -14,6 +14,7 @@ from torch import Tensor
 from layerstep.errors import coerce_numbers, require, require_choice, require_count, require_kind, require_square
 from layerstep.tasks import inputs as distributions
 from layerstep.tasks import kernels
+from layerstep.tasks.base import KernelTask
 from layerstep.tasks.inputs import INPUTS, require_inputs
 from layerstep.tasks.kernels import KERNELS, LOG_KERNELS, require_kernel
 
@@ -24,7 +25,7 @@ TWO_POINTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(KernelTask):
     """x_i ~ inputs, f ~ GP(0, K), y_i = f(x_i) + sigma ε_i for i = 1..N+1 (section 5, "Data generation").
 
     The defaults are the paper's. `input_std` is used by gaussian inputs only.
@@ -48,11 +49,6 @@ class Task:
         coerce_numbers(self)
         require_inputs(self.inputs, INPUTS[self.inputs], self.d, self.input_std)
         require_kernel(self.kernel, KERNELS[self.kernel], self.d, self.v)
-
-    @property
-    def lam(self) -> float:
-        """The ridge: lam = sigma², which makes kernel ridge regression the posterior mean."""
-        return self.sigma**2
 
     def gram(self, x: Float[Tensor, "*batch n d"], z: Float[Tensor, "*batch m d"]) -> Float[Tensor, "*batch n m"]:
         """Kernel values between two sets of points."""

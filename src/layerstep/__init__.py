@@ -84,6 +84,7 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.tasks import Prompts as Prompts
     from layerstep.tasks import Task as Task
     from layerstep.tasks import Trajectory as Trajectory
+    from layerstep.tasks import import_kernel as import_kernel
     from layerstep.tasks import sample as sample
     from layerstep.training import GPT as GPT
     from layerstep.training import PRESETS as PRESETS
@@ -97,7 +98,7 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.training import train as train
 else:
     _NAMES = {
-        "tasks": "INPUTS KERNELS KernelTask LinearRegression Path Prompts TASKS Task Trajectory sample",
+        "tasks": "INPUTS KERNELS KernelTask LinearRegression Path Prompts TASKS Task Trajectory import_kernel sample",
         "solvers": """SOLVERS Boosting CausalBoosting CausalRichardson Chebyshev ConjugateGradient GradientDescent
             HeavyBall IterativeSolver NadarayaWatson NearestNeighbors Nesterov NewtonSchulz RecursiveKRR Richardson
             RidgePath Shrinkage Solver exact solve solve_all CausalGD ChebyshevInWeights ConjugateGradientInWeights

@@ -2,7 +2,7 @@
 
 from layerstep.tasks.base import KernelTask, TaskProtocol, require_task, sample
 from layerstep.tasks.inputs import INPUTS
-from layerstep.tasks.kernels import KERNELS
+from layerstep.tasks.kernels import KERNELS, import_kernel
 from layerstep.tasks.linear import LinearRegression
 from layerstep.tasks.prompts import Prompts
 from layerstep.tasks.registry import TASKS, task_from_dict
@@ -22,6 +22,7 @@ __all__ = [
     "Task",
     "TaskProtocol",
     "Trajectory",
+    "import_kernel",
     "require_task",
     "sample",
     "task_from_dict",

@@ -16,7 +16,7 @@ from layerstep.tasks import inputs as distributions
 from layerstep.tasks import kernels
 from layerstep.tasks.base import KernelTask
 from layerstep.tasks.inputs import INPUTS, require_inputs
-from layerstep.tasks.kernels import KERNELS, LOG_KERNELS, require_kernel
+from layerstep.tasks.kernels import KERNELS, LOG_KERNELS, kernel_name, require_kernel
 
 TWO_POINTS = (
     "inputs = 'sphere' with d = 1: a sphere in one dimension is two points, -1 and 1, and every kernel matrix on it "
@@ -32,7 +32,7 @@ class Task(KernelTask):
     """
 
     inputs: str = "sphere"
-    kernel: str = "gaussian"
+    kernel: Any = "gaussian"  # a name in KERNELS; a kernel itself is kept as its name
     d: int = 5
     N: int = 40
     v: float = 1.0
@@ -41,7 +41,7 @@ class Task(KernelTask):
 
     def __post_init__(self) -> None:
         require_choice("inputs", self.inputs, INPUTS, "In Python, ls.INPUTS takes a function of your own.")
-        require_choice("kernel", self.kernel, KERNELS, "In Python, ls.KERNELS takes a function of your own.")
+        object.__setattr__(self, "kernel", kernel_name(self.kernel))
         require_count(d=self.d, N=self.N)
         require_square(v=self.v, sigma=self.sigma, input_std=self.input_std)
         largest = 1e75  # yᵀ(K + lam I)y is of size sigma⁴
@@ -85,9 +85,12 @@ class Task(KernelTask):
         recorded = values.get("fingerprints", {})
         require_kind("fingerprints", recorded, Mapping)
         task = from_fields(cls, {name: value for name, value in values.items() if name != "fingerprints"}, "task")
-        for name in {**recorded, **task.fingerprints}:
+        own = task.fingerprints
+        if "kernel" in recorded and "kernel" not in own:  # of the user's once, built in now
+            own = own | {"kernel": kernels.digits(KERNELS[task.kernel], task.d, task.v)}
+        for name in {**recorded, **own}:
             require(
-                recorded.get(name) == task.fingerprints.get(name),
+                recorded.get(name) == own.get(name),
                 name,
                 repr(getattr(task, name, None)),
                 "the function it was when this was written: it has other values",

@@ -3,9 +3,9 @@
 from layerstep.tasks.base import KernelTask, TaskProtocol, require_task, sample
 from layerstep.tasks.inputs import INPUTS
 from layerstep.tasks.kernels import KERNELS, import_kernel
-from layerstep.tasks.linear import LinearRegression
 from layerstep.tasks.prompts import Prompts
 from layerstep.tasks.registry import TASKS, task_from_dict
+from layerstep.tasks.regression import LinearRegression
 from layerstep.tasks.task import Task
 from layerstep.tasks.trajectory import Trajectory
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from layerstep.errors import quoted, require, require_kind
-from layerstep.tasks.linear import LinearRegression
+from layerstep.tasks.regression import LinearRegression
 from layerstep.tasks.task import Task
 
 TASKS: dict[str, Any] = {"linear-regression": LinearRegression}

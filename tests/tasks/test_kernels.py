@@ -69,7 +69,7 @@ def test_a_kernel_with_parameters_is_a_value_with_one_name():
         (3, "kernel = 3: must be one of"),
     ],
 )
-def test_what_is_no_kernel_is_said(kernel, words):
+def test_another_kernel_is_refused_in_words(kernel, words):
     with pytest.raises(ls.InputError, match=words):
         ls.Task(kernel=kernel)
 

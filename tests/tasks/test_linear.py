@@ -234,7 +234,7 @@ def test_coordinate_features_are_the_parts_of_a_gradient_and_of_the_answer():
         ({"pool_seed": -1}, "pool_seed"),
     ],
 )
-def test_what_is_no_task_is_said(change, words):
+def test_mistakes_are_refused_in_words(change, words):
     with pytest.raises(ls.InputError, match=words):
         ls.LinearRegression(**change)
 

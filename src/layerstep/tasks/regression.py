@@ -55,7 +55,7 @@ class LinearRegression(KernelTask):
         require_count(d=self.d, N=self.N)
         largest = 1e75  # solvers' sums are of size sigma⁴
         inside = 0 <= as_float(self.sigma) <= largest
-        require(inside, "sigma", quoted(self.sigma), f"a number from 0 to {largest:g}", "0 is no noise.")
+        require(inside, "sigma", quoted(self.sigma), f"a number from 0 to {largest:g}", "0: labels without noise.")
         require(self.sigma == 0 or self.sigma >= 1e-150, "sigma", self.sigma, "0, or at least 1e-150")
         require_seed(pool_seed=self.pool_seed)
         coerced = {"d": int(self.d), "N": int(self.N), "sigma": float(self.sigma), "pool_seed": int(self.pool_seed)}

@@ -19,7 +19,10 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep import training as training
     from layerstep.construction import Certificate as Certificate
     from layerstep.construction import Construction as Construction
+    from layerstep.construction import GaussianMixture as GaussianMixture
+    from layerstep.construction import Matern as Matern
     from layerstep.construction import Prediction as Prediction
+    from layerstep.construction import RationalQuadratic as RationalQuadratic
     from layerstep.construction import TransformerKRR as TransformerKRR
     from layerstep.construction import construct as construct
     from layerstep.errors import FileError as FileError
@@ -104,7 +107,8 @@ else:
             RidgePath Shrinkage Solver exact solve solve_all CausalGD ChebyshevInWeights ConjugateGradientInWeights
             DiscreteMMSE GradientDescentInWeights GradientDescentPlusPlus HeavyBallInWeights Kaczmarz NesterovInWeights
             Newton OnlineGD Preconditioned SoftmaxAverage""",
-        "construction": "Certificate Construction Prediction TransformerKRR construct",
+        "construction": """Certificate Construction GaussianMixture Matern Prediction RationalQuadratic TransformerKRR
+            construct""",
         "training": "Diverged Evaluation GPT Model PRESETS Run SHIPPED evaluate sweep train",
         "measurement": """FAMILIES Family GPTReader Hooked Identification Instrument Match Probes Reader Rule Verdict
             identify layers_won match probe""",

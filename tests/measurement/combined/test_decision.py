@@ -2,7 +2,10 @@
 
 import pytest
 
+import layerstep as ls
+from layerstep.measurement import Identification
 from layerstep.measurement.combined.decision import decide
+from oracles.planted import TASK, planted
 
 
 @pytest.mark.parametrize(
@@ -28,3 +31,36 @@ def test_the_rule(own, read, causal, solver, status, carried_by):
     found = decide(said[0], read, said[1], whose="its own head", tested=tested)
     assert (found.solver, found.status, found.carried_by) == (solver, status, carried_by)
     assert found.readable == next((each for each in read if each), None)
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        (range(5), ""),
+        ((4, 3, 2, 1, 0), "the fitted steps fall at layers"),
+        ((0, 1, 3, 2, 4), "the fitted steps fall at layers 4"),
+        ((2, 2, 2, 2, 2), "predict what the layer before does"),
+    ],
+)
+def test_an_order_that_no_solver_has_is_part_of_the_sentence(prompts, instrument, order, words):
+    path = planted(prompts, "richardson")
+    moved = ls.Trajectory(path.values[list(order)], range(1, 6), "moved")
+    verdict = ls.identify(moved, prompts, TASK, instrument=instrument)
+    assert verdict.solver == "richardson"
+    found = Identification(
+        label="moved",
+        about="",
+        task=TASK,
+        read_by="its own read-out",
+        own=verdict,
+        behaviour=verdict,
+        readings=None,
+        interventions=None,
+        untested={},
+        parts=("behaviour",),
+        seed=0,
+        seconds={},
+    )
+    first = found.sentences[0]
+    assert first.startswith("Layer by layer moved predicts as richardson does, read by its own read-out")
+    assert (", but " in first and words in first) if words else ("but" not in first)

@@ -64,7 +64,7 @@ class Row:
         """The class claimed under a rule."""
         if self.nearest is None:
             return None
-        return self.nearest if decide(self.V, self.margin, self.U, rule) == IDENTIFIED else None
+        return self.nearest if decide(self.V, self.margin, self.U, rule, self.nearest) == IDENTIFIED else None
 
 
 def suite_rows(

@@ -82,7 +82,7 @@ def _causal_fixed(context: Context, v: float) -> Rules:
 def _gd(context: Context, v: float) -> Rules:
     K = context.K(v)
     A = ridge(K, context.lam)
-    curvature = torch.linalg.eigvalsh(K @ A)[:, -1]
+    curvature = torch.linalg.eigvalsh(K @ A).amax(-1) if K.shape[-1] else K.new_ones(len(K))
     return A, K / curvature[:, None, None], context.Kq(v)
 
 

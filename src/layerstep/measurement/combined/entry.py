@@ -27,7 +27,7 @@ from layerstep.measurement.combined.result import PARTS, Identification
 from layerstep.measurement.combined.subject import Subject, open_subject
 from layerstep.measurement.identification.crossfit import Instrument
 from layerstep.measurement.identification.decision import Rule
-from layerstep.measurement.identification.families import FAMILIES, Family
+from layerstep.measurement.identification.families import Family
 from layerstep.measurement.identification.library import default_contexts
 from layerstep.measurement.identification.pipeline import FEWEST, identify_path
 from layerstep.measurement.identification.result import Verdict
@@ -35,12 +35,12 @@ from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult
 from layerstep.measurement.reading.hooks import EditableReader
 from layerstep.measurement.reading.probes import Probes, probe
-from layerstep.measurement.reading.readouts import Head, LayerReaders, Readouts, fit_readers
+from layerstep.measurement.reading.readouts import NAMES, Head, LayerReaders, Readouts, fit_readers
 from layerstep.solvers import exact
 from layerstep.tasks import Prompts, Task, Trajectory, sample
 
 #: Prompts that probes and maps are fitted on when the model has no saved probes.
-FIT = 2048
+FIT = 1024
 #: Prompts whose labels are replaced, to test whether a layer is linear in them.
 RELABELLED = 64
 #: A function of the fraction done and of what is being done.
@@ -84,7 +84,7 @@ def identify(*arguments: Any, **options: Any) -> Verdict | Identification:
     directory or file of a saved one, which knows its task. Everything it allows is run, and the result says it in three
     sentences: its predictions at every layer (behaviour), its layers read three ways (readings), and what comes out
     when they are written into (interventions). Options: parts=("behaviour", "readings", "interventions"), those that
-    are wanted; prompts=256 to compare on; fit=2048, prompts that readers are fitted on; seed=0; head=, of a module of
+    are wanted; prompts=256 to compare on; fit=1024, prompts that readers are fitted on; seed=0; head=, of a module of
     your own, from a state [B, T, W] to predictions at the queries; probes=, fitted before; families=; progress=, a
     function of the fraction done and of what is being done; cache=True, keep the library of this seed's prompts.
 
@@ -109,7 +109,7 @@ def identify_model(
     seed: int = 0,
     head: Head | None = None,
     probes: Probes | None = None,
-    families: Sequence[Family] = FAMILIES,
+    families: Sequence[Family] | None = None,
     progress: Callable[..., None] | None = None,
     cache: bool = True,
 ) -> Identification:
@@ -133,7 +133,7 @@ def identify_subject(
     prompts: int = 256,
     fit: int = FIT,
     seed: int = 0,
-    families: Sequence[Family] = FAMILIES,
+    families: Sequence[Family] | None = None,
     progress: Show = lambda done, words: None,
     cache: bool = True,
 ) -> Identification:
@@ -190,7 +190,7 @@ class _Predictions:
         count: int,
         fit: int,
         seed: int,
-        families: Sequence[Family],
+        families: Sequence[Family] | None,
         cache: bool,
         show: Show,
     ) -> None:
@@ -218,9 +218,12 @@ class _Predictions:
             return self._verdict(probes.path(self.prompts), probes.path), None, None, "probes fitted on y"
         readouts, readers = self._readouts()
         behaviour = self._verdict(readouts.labels, lambda prompts: readers.read(prompts).labels)
-        verdicts = {"labels": behaviour, "output": self._verdict(readouts.output)}
+        verdicts = {
+            "labels": behaviour,
+            "output": self._verdict(readouts.output, reading=f", read by {NAMES['output']}"),
+        }
         if readouts.lens is not None:
-            verdicts["lens"] = self._verdict(readouts.lens)
+            verdicts["lens"] = self._verdict(readouts.lens, reading=f", read by {NAMES['lens']}")
         krr = exact(self.prompts, self.task)[:, readouts.labels.contexts - 1]
         readings = Readings.of(subject.reader.sites, readouts, verdicts, krr)
         return behaviour, verdicts.get("lens"), readings, "probes fitted on y"
@@ -245,15 +248,20 @@ class _Predictions:
 
     def _instrument(self, contexts: Sequence[int]) -> Instrument:
         compare = _fraction(self.show, 0.55, 0.85, "running every solver on the same prompts")
-        wanted = sorted({min(contexts, key=lambda n: abs(n - each)) for each in default_contexts(self.task.N)})
-        return Instrument.prepare(self.prompts, self.task, wanted, compare, families=self.families, cache=self.cache)
+        wanted = None  # what the task asks for, of what there is
+        if list(contexts) != list(range(1, self.task.N + 1)):
+            wanted = sorted({min(contexts, key=lambda n: abs(n - each)) for each in default_contexts(self.task.N)})
+        given = {} if self.families is None else {"families": self.families}
+        return Instrument.prepare(self.prompts, self.task, wanted, compare, cache=self.cache, **given)
 
-    def _verdict(self, path: Trajectory, model_fn: Callable[[Prompts], Trajectory] | None = None) -> Verdict:
+    def _verdict(
+        self, path: Trajectory, model_fn: Callable[[Prompts], Trajectory] | None = None, reading: str = ""
+    ) -> Verdict:
         if not hasattr(self, "instrument"):
             self.instrument = self._instrument(path.contexts.tolist())
         self.show(0.85, "comparing")
         return identify_path(
-            Trajectory(path.values, path.stages, self.subject.label, path.contexts),
+            Trajectory(path.values, path.stages, f"{self.subject.label}{reading}", path.contexts),
             self.prompts,
             self.task,
             instrument=self.instrument,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from layerstep.measurement.calibration.record import causal_false_claims, read_record, trained_positives
+from layerstep.measurement.calibration.record import causal_false_claims, trained_positives
 from layerstep.measurement.combined.decision import CONFLICT, NOT_TESTED, PREDICTS, READABLE, RUNS
 from layerstep.measurement.identification.decision import IDENTIFIED, NOTHING
-from layerstep.measurement.identification.families import CLASSES
-from layerstep.measurement.identification.report import headline, order_words, span
+from layerstep.measurement.identification.report import headline, one_per_class, order_words, span
 from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.interventions.operator import Operator
 
@@ -105,7 +104,8 @@ def _says(verdict: Verdict) -> str:
     order = order_words(verdict)
     if verdict.status == IDENTIFIED:
         return f"{verdict.solver}" + (f", but {order}" if order else "")
-    return f"none of {len(CLASSES)} classes" + headline(verdict.overall).removeprefix("none")
+    classes = len(one_per_class(verdict.overall))
+    return f"none of {classes} classes" + headline(verdict.overall).removeprefix("none")
 
 
 def _limits(found: Identification) -> str:
@@ -116,11 +116,13 @@ def _limits(found: Identification) -> str:
         rate = f": of {false[1]} networks that run something else it claimed {false[0]}" if false else ""
         return f"How often such a claim is wrong is known from planted mechanisms only{rate}."
     if answer.status == PREDICTS:
-        test = read_record()["test"]["overall"]["false"]
+        own = found.own
+        assert own is not None
+        test = own.calibration["test"]["overall"]["false"]
         rest = "" if found.interventions is None else " and interventions did not confirm it"
         return (
             f"That is a statement about predictions{rest}: the same rule claimed {test['claims']} of {test['of']} "
-            f"negative controls of the calibration suite{_later()}."
+            f"negative controls of the calibration suite{later_rate(own)}."
         )
     words = []
     if found.behaviour is not None and found.behaviour.status != NOTHING:
@@ -143,9 +145,7 @@ def silence() -> str:
     return f"the interventions recognised {recognised} of {of} networks that were trained to run one"
 
 
-def _later() -> str:
-    """The rate on negative controls that the suite does not have."""
-    later = read_record().get("later")
-    if not later:
-        return ""
-    return f", and {later['overall']['claims']} of {later['overall']['of']} by another hand"
+def later_rate(verdict: Verdict) -> str:
+    """The rate on negative controls that the suite does not have, as the end of a sentence."""
+    later = verdict.calibration.get("later")
+    return f" and {later['overall']['claims']} of {later['overall']['of']} by another hand" if later else ""

@@ -36,6 +36,7 @@ class Rule:
     """The thresholds, set on one seed of the calibration suite and tested on others (see the calibration record)."""
 
     v_limit: float = 0.015
+    ridge_limit: float = 0.005  # of V for class ridge: the ridge path of another kernel comes nearer than v_limit
     v_resembles: float = 0.05
     margin_limit: float = 0.01
     u_limit: float = 0.8
@@ -49,6 +50,10 @@ class Rule:
             value = getattr(self, each.name)
             require(math.isfinite(as_float(value)), each.name, quoted(value), "a finite number")
         require_count(100, 10**6, resamples=self.resamples)
+
+    def limit_of(self, kind: str | None) -> float:
+        """The largest V at which this class may be claimed."""
+        return min(self.v_limit, self.ridge_limit) if kind == "ridge" else self.v_limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +216,7 @@ def result_on(
             candidates=tuple(chosen[a].tolist()),
         )
 
-    status = decide(float(remainder[best]), margin, mean_U, rule)
+    status = decide(float(remainder[best]), margin, mean_U, rule, nearest)
     return RangeResult(
         status=status,
         solver=nearest if status == IDENTIFIED else None,
@@ -231,9 +236,9 @@ def result_on(
     )
 
 
-def decide(V: float, margin: float, U: float, rule: Rule) -> str:
-    """The status from three numbers of the nearest family."""
-    clean = rule.v_limit >= V
+def decide(V: float, margin: float, U: float, rule: Rule, nearest: str = "") -> str:
+    """The status from three numbers of the nearest family, and its class."""
+    clean = rule.limit_of(nearest) >= V
     apart = margin >= rule.margin_limit
     if clean and apart:
         return IDENTIFIED if rule.u_limit >= U else NONE
@@ -247,9 +252,9 @@ def _reason(status: str, nearest: str, tied: tuple[str, ...], U: float, V: float
         return f"{nearest} leaves nothing that the residual features predict, and every other class leaves more"
     if status == AMBIGUOUS:
         return f"{nearest} fits, and so does {' and '.join(tied)}, within the margin"
-    if rule.v_limit >= V:
+    if rule.limit_of(nearest) >= V:
         return f"nearest {nearest}, but it leaves {U:.2f} of the distance (limit {rule.u_limit:g})"
-    left = f"nearest {nearest}, but a pattern is left: V = {V:.3f} (limit {rule.v_limit:g})"
+    left = f"nearest {nearest}, but a pattern is left: V = {V:.3f} (limit {rule.limit_of(nearest):g})"
     return left + ("; a description, not a claim" if status == RESEMBLES else "")
 
 

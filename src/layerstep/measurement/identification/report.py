@@ -52,6 +52,9 @@ def lines(verdict: Verdict) -> Iterator[str]:
     inside, false = (verdict.calibration["test"]["overall"][part] for part in ("inside", "false"))
     rates = f"right {inside['right']} of {inside['of']}, false claims {false['claims']} of {false['of']}"
     yield f"  calibration: on planted models with known answers, {rates}"
+    if later := verdict.calibration.get("later"):
+        counts = later["overall"]
+        yield f"  on negative controls by another hand, false claims {counts['claims']} of {counts['of']}"
     yield f"  library {verdict.library_hash or '-'}, seed {verdict.seed}"
 
 
@@ -67,7 +70,7 @@ def _results(verdict: Verdict) -> Iterator[str]:
     best = overall.fits[0]
     yield (
         f"  V = {overall.V:.4f} [{best.V_interval[0]:.4f}, {best.V_interval[1]:.4f}] of the distance to KRR "
-        f"is left with a pattern (limit {rule.v_limit:g})"
+        f"is left with a pattern (limit {rule.limit_of(overall.nearest):g})"
     )
     yield f"  U = {overall.U:.3f} is left in all (limit {rule.u_limit:g})"
     yield f"  margin = {overall.margin:.3f} to {overall.rival} (at least {rule.margin_limit:g})"
@@ -111,6 +114,8 @@ def cannot_say(verdict: Verdict) -> Iterator[str]:
             "that no solver runs inside: probes fitted on y read the best prediction in a state, not the state of an "
             "iteration; only writing into the states can tell"
         )
+    if overall.solver == "richardson-fixed":
+        yield "whether its steps are explicit: implicit ones of one size (iterated Tikhonov) predict the same"
     for description in verdict.descriptions:
         yield from description.cannot_say()
     beyond = sorted(set(overall.layers) - set(overall.usable))

@@ -31,6 +31,7 @@ def in_a_sentence(numbers: Numbers) -> str:
         return f"{written}." if written else ""
     count = "none" if not named else f"{named}"
     seen = f"of {len(models)} that were trained, {count} predicts layer by layer as a known solver does"
+    seen += ", read by probes fitted on the labels, which would not show a solver inside" if not named else ""
     return f"{written}; {seen}." if written else f"{seen[0].upper()}{seen[1:]}."
 
 
@@ -56,8 +57,9 @@ def main_answers(numbers: Numbers) -> list[Answer]:
         rows.append(
             Answer(
                 question="Do the predictions of trained ones follow one?",
-                answer=f"{named or 'None'} of {len(models)} models: the nearest class leaves {left} unexplained.",
-                evidence=f"{right} of {len(controls)} controls are named rightly by the same instrument.",
+                answer=f"{named or 'None'} of {len(models)} models: the nearest class leaves {left} unexplained. "
+                "That is not evidence against a solver inside, which probes fitted on the labels do not show.",
+                evidence=f"{right} of {len(controls)} controls, whose predictions are known, are named rightly.",
                 place="models",
             )
         )
@@ -105,7 +107,8 @@ def _on_models(verdicts: list[ModelVerdict]) -> list[str]:
     nearest = Counter(verdict.nearest for verdict in verdicts if verdict.nearest)
     return [
         f"Of {len(verdicts)} trained transformers ({length} training steps), {len(named) or 'none'} can be said to "
-        f"follow a solver of the library{': ' + ', '.join(named) if named else ''}. "
+        f"follow a solver of the library{': ' + ', '.join(named) if named else ''}, as far as probes fitted on the "
+        "labels tell: they read the best prediction in a layer, and say nothing about a solver inside. "
         + " ".join(
             _on_class(kind, [each for each in verdicts if each.nearest == kind]) for kind, _ in nearest.most_common(2)
         )

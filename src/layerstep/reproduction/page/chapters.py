@@ -79,11 +79,12 @@ TRAINED = Chapter(
     title="Do trained transformers follow a solver?",
     short="Do trained ones?",
     answer=f"""<p><b>Their predictions, layer by layer, follow none of the solvers tried.</b> A linear <b>probe</b>
-    reads off every layer what the model would answer if it stopped there. The way of these answers to the exact
-    solution is compared with {len(CLASSES)} classes of solvers and averages, with the kernel's width and the ridge
+    reads the best prediction there is off every layer. The way of these predictions to the exact solution is compared
+    with {len(CLASSES)} classes of solvers and averages, with the kernel's width and the ridge
     unknown. Controls whose solver is known lie left of the line and are named; all trained models lie right of it.
-    This is a statement about what can be predicted from a layer. Whether a solver runs inside, hidden from such a
-    probe, is another question: the next chapter.</p>""",
+    <b>That is not evidence against a solver inside.</b> A probe fitted on the labels reads the best prediction in a
+    state, not the state of an iteration: of networks whose every layer takes Richardson's step it says "none", too.
+    What a layer does shows when one writes into it (<code>layerstep identify MODEL</code>).</p>""",
     first=lambda numbers: [overview.verdict_axis(numbers)],
     parts=(
         Part(

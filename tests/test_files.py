@@ -90,8 +90,9 @@ def test_a_lock_needs_a_file_that_is_open_for_writing(tmp_path, monkeypatch):
     fcntl = pytest.importorskip("fcntl")
     modes = []
     monkeypatch.setattr(fcntl, "flock", lambda file, how: modes.append(file.writable()))
-    with locked(tmp_path / "deep" / "lock", "no"):
-        assert modes == [True]
+    for _ in range(2):  # new, and found
+        with locked(tmp_path / "deep" / "lock", "no"):
+            assert modes.pop() is True
 
 
 @pytest.mark.parametrize("code", [errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])

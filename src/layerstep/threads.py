@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 CPU = torch.device("cpu")
+AHEAD = 64  # items that are handed in before the first is done: more than there are cores
 
 
 @contextmanager
@@ -35,7 +37,11 @@ def pool(device: torch.device) -> Iterator[ThreadPoolExecutor]:
     with one_thread() as count:
         workers = count if device.type == "cpu" else 1
         with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as executor:
-            yield executor
+            try:
+                yield executor
+            except BaseException:  # Ctrl-C among them: what runs is waited for, what has not begun is not
+                executor.shutdown(wait=False, cancel_futures=True)
+                raise
 
 
 @contextmanager
@@ -43,5 +49,22 @@ def one_per_worker(
     work: Callable[[Item], Result], items: Iterable[Item], device: torch.device = CPU
 ) -> Iterator[Iterator[Result]]:
     """work(item) for every item, in order, each by one worker of a pool; what waits is cancelled when left early."""
-    with pool(device) as workers, closing(workers.map(work, items)) as results:  # type: ignore[type-var]
+    with pool(device) as workers, closing(_in_order(workers, work, items)) as results:
         yield results
+
+
+def _in_order(
+    workers: Executor, work: Callable[[Item], Result], items: Iterable[Item]
+) -> Generator[Result, None, None]:
+    """The results of `Executor.map`, which would hand in every item, however many, before the first result."""
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(workers.submit(work, item))
+            if len(waiting) == AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()

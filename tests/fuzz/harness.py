@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import resource
 import signal
 import sys
@@ -45,14 +46,19 @@ class Outcome:
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
+    """A TimeoutError after that time; where nothing hears it, as in a thread that is waited for, the process ends."""
+
     def over(*_: Any) -> None:
         raise TimeoutError(f"longer than {seconds} s")
 
+    if (stdout := sys.__stdout__) is not None:  # it shows where
+        faulthandler.dump_traceback_later(6 * seconds, exit=True, file=stdout)
     before = signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 

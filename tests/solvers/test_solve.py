@@ -212,6 +212,15 @@ def test_bad_steps_are_refused_in_words(steps, words):
         ls.solve(ls.Richardson(), PROMPTS, TASK, steps)
 
 
+@pytest.mark.parametrize("name", ["causal-richardson", "causal-boost", "causal-gd"])
+def test_who_takes_one_step_after_another_is_not_asked_for_a_billion(name):
+    prompts = ls.sample(ls.Task(N=2, d=1, inputs="uniform"), 1, seed=0)
+    with pytest.raises(
+        ls.InputError, match=r"steps = 1,000,000,000: must be at most 1,000,000 for Causal .* another\."
+    ):
+        ls.solve(ls.SOLVERS[name], prompts, ls.Task(N=2, d=1, inputs="uniform"), [10**9])
+
+
 @pytest.mark.parametrize(
     ("contexts", "words"),
     [([], "at least one"), ([0, 2], "from 1 to 9"), ([3, 3], "increasing")],

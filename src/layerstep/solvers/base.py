@@ -19,6 +19,8 @@ class Solver(ABC):
 
     #: May steps be fractions? True for paths in a parameter (a ridge, a temperature), False for iterations.
     continuous: ClassVar[bool] = False
+    #: The last step it can be asked for; of those that take one step after another a million.
+    most_steps: ClassVar[int] = 2**53 - 1
     #: What it needs of the kernel matrix, of "row sums" (above 0), "K >= 0" and "unit diagonal" (at most 1).
     needs: ClassVar[frozenset[str]] = frozenset()
 

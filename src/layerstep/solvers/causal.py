@@ -23,6 +23,7 @@ from layerstep.solvers.system import System
 class CausalRichardson(Solver):
     """w_i += (y_i - sum_{j<=i} K_ij w_j - lam w_i) / sum_{j<=i} K_ij. Its fixed point is not KRR."""
 
+    most_steps: ClassVar[int] = 10**6
     needs: ClassVar[frozenset[str]] = frozenset({"row sums"})
 
     @property
@@ -38,6 +39,7 @@ class CausalRichardson(Solver):
 class CausalBoosting(Solver):
     """Boosting whose residuals are averaged over j <= i; the query averages all of the prefix."""
 
+    most_steps: ClassVar[int] = 10**6
     needs: ClassVar[frozenset[str]] = frozenset({"row sums", "K >= 0"})
 
     @property

@@ -57,6 +57,7 @@ class CausalGD(Solver):
     eta: 1 / eig_max(K + lam I) of the sequence's longest prefix, or the number given.
     """
 
+    most_steps: ClassVar[int] = 10**6
     eta: float | None = None
 
     def __post_init__(self) -> None:

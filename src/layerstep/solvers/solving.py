@@ -105,6 +105,8 @@ def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:
         numbers = as_float_tensor("steps", steps, "T").to("cpu", torch.float64)
     require(len(numbers) > 0, "steps", steps, "an int or a list of at least one number")
     require(bool(((numbers >= 0) & (numbers < 2**53)).all()), "steps", steps, "0 or more, and below 2**53")
+    most = f"at most {solver.most_steps:,} for {solver.label}, which takes one step after another"
+    require(float(numbers[-1]) <= solver.most_steps, "steps", f"{float(numbers[-1]):,.0f}", most, "Ask for fewer.")
     require(bool((numbers.diff() > 0).all()), "steps", steps, "strictly increasing", "Sort them and drop repeats.")
     if solver.continuous:
         return numbers.double()

@@ -437,6 +437,7 @@ def test_numpy_numbers_are_saved_as_numbers(tmp_path):
     ("changes", "words"),
     [
         ({"method": "gradient", "lr": -1.0}, r"lr = -1\.0: must be a finite number above 0"),
+        ({"prompts": 10**12}, "prompts = 1000000000000: must be an integer from 1 to 100000000"),
         ({"tokens": "first"}, r"tokens = 'first': must be .*all.*last"),
     ],
 )

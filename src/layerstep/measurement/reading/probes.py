@@ -31,6 +31,7 @@ from layerstep.threads import Item, Result, one_per_worker
 from layerstep.training import GPT
 
 RIDGE = 1e-7  # of the mean variance of a coordinate
+MOST_PROMPTS = 10**8
 #: Steps of `sample` that probes are fitted on: far from those of evaluation prompts with the same seed.
 FIRST_STEP = 2**40
 #: The first of the x tokens that probes are fitted on.
@@ -160,7 +161,8 @@ def probe_each(
     progress: Callable[[float], None] | None = None,
 ) -> list[Probes]:
     """What `probe` gives for each of `tokens`, from one pass over the prompts."""
-    require_count(prompts=prompts, batch=batch)
+    require_count(1, MOST_PROMPTS, prompts=prompts)
+    require_count(batch=batch)
     require_count(0, seed=seed)
     require_positive(lr=lr)
     require_choice("method", method, ["least-squares", "gradient"])

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: report numbers kill certify test slow fuzz lint format bench wheel clean
+.PHONY: report numbers kill certify test slow fuzz lint format bench wheel docs pictures clean
 
 report: $(READY)
 	$(BIN)/layerstep reproduce
@@ -49,6 +49,18 @@ bench: $(READY)
 # sdist and wheel in dist/, the wheel installed into an empty environment, the README run there.
 wheel: $(READY)
 	$(BIN)/python tests/wheel.py
+
+# The documentation in site/, from docs/ and docstrings; stops at a link that leads nowhere. site/index.html opens it.
+docs: .venv/.docs
+	$(BIN)/zensical build --clean --strict
+
+# The pictures of README and documentation, from the figures of the report.
+pictures: report
+	$(BIN)/python benchmarks/pictures.py report
+
+.venv/.docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[docs]'
+	touch $@
 
 clean:
 	rm -rf .venv report

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture
 def examples() -> Callable[[str], list[CodeType]]:
-    """The Python blocks of a page of this repository, compiled: `exec` each; ```python notest blocks are left out."""
+    """The Python blocks of a page of this repository, compiled: `exec` each; ```py blocks are left out."""
 
     def read(page: str) -> list[CodeType]:
         text = (ROOT / page).read_text(encoding="utf-8")

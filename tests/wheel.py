@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def blocks(page: Path) -> list[str]:
-    """Its Python blocks as printed; those marked notest are left out."""
+    """Its Python blocks as printed; those marked py are left out."""
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 

@@ -19,7 +19,10 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep import training as training
     from layerstep.construction import Certificate as Certificate
     from layerstep.construction import Construction as Construction
+    from layerstep.construction import GaussianMixture as GaussianMixture
+    from layerstep.construction import Matern as Matern
     from layerstep.construction import Prediction as Prediction
+    from layerstep.construction import RationalQuadratic as RationalQuadratic
     from layerstep.construction import TransformerKRR as TransformerKRR
     from layerstep.construction import construct as construct
     from layerstep.errors import FileError as FileError
@@ -77,10 +80,14 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.solvers import solve_all as solve_all
     from layerstep.tasks import INPUTS as INPUTS
     from layerstep.tasks import KERNELS as KERNELS
+    from layerstep.tasks import TASKS as TASKS
+    from layerstep.tasks import KernelTask as KernelTask
+    from layerstep.tasks import LinearRegression as LinearRegression
     from layerstep.tasks import Path as Path
     from layerstep.tasks import Prompts as Prompts
     from layerstep.tasks import Task as Task
     from layerstep.tasks import Trajectory as Trajectory
+    from layerstep.tasks import import_kernel as import_kernel
     from layerstep.tasks import sample as sample
     from layerstep.training import GPT as GPT
     from layerstep.training import PRESETS as PRESETS
@@ -94,13 +101,14 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.training import train as train
 else:
     _NAMES = {
-        "tasks": "INPUTS KERNELS Path Prompts Task Trajectory sample",
+        "tasks": "INPUTS KERNELS KernelTask LinearRegression Path Prompts TASKS Task Trajectory import_kernel sample",
         "solvers": """SOLVERS Boosting CausalBoosting CausalRichardson Chebyshev ConjugateGradient GradientDescent
             HeavyBall IterativeSolver NadarayaWatson NearestNeighbors Nesterov NewtonSchulz RecursiveKRR Richardson
             RidgePath Shrinkage Solver exact solve solve_all CausalGD ChebyshevInWeights ConjugateGradientInWeights
             DiscreteMMSE GradientDescentInWeights GradientDescentPlusPlus HeavyBallInWeights Kaczmarz NesterovInWeights
             Newton OnlineGD Preconditioned SoftmaxAverage""",
-        "construction": "Certificate Construction Prediction TransformerKRR construct",
+        "construction": """Certificate Construction GaussianMixture Matern Prediction RationalQuadratic TransformerKRR
+            construct""",
         "training": "Diverged Evaluation GPT Model PRESETS Run SHIPPED evaluate sweep train",
         "measurement": """FAMILIES Family GPTReader Hooked Identification Instrument Match Probes Reader Rule Verdict
             identify layers_won match probe""",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from construction.cases import KINDS, kernel, system, worked_example
 from layerstep.construction import certificate, construct, convergence_data
 from layerstep.construction.certificate import certify
+from layerstep.construction.kernels import Gaussian
 from layerstep.errors import InputError
 from layerstep.tasks import Prompts, Task, sample
 
@@ -90,20 +91,20 @@ def test_the_bound_holds_for_any_coefficients_and_any_value(n, log_lam, log_v, k
     w = torch.tensor(w_exact + spread * rng.normal(size=n))
     value = torch.tensor(problem.k_q @ w.numpy() + spread * rng.normal(size=3))
     x, y, xq = problem.tensors()
-    bound = certify(x, y, xq, w, value, problem.v, problem.lam).bound
+    bound = certify(x, y, xq, w, value, Gaussian(v=problem.v), problem.lam).bound
     assert ((value - torch.tensor(problem.exact)).abs() <= bound).all()
 
 
 def test_the_bound_is_attained():
     """N examples at the query and lam = N: |(K + lam I)^-1 k_q| is 1 / (2 √lam), and w = 0 errs by the bound."""
     x, xq, y = torch.zeros(9, 1).double(), torch.zeros(1, 1).double(), torch.ones(9).double()
-    prediction = certify(x, y, xq, torch.zeros(9).double(), torch.zeros(1).double(), 1.0, 9.0)
+    prediction = certify(x, y, xq, torch.zeros(9).double(), torch.zeros(1).double(), Gaussian(v=1.0), 9.0)
     assert prediction.bound.item() == pytest.approx(0.5, rel=1e-12)  # f* = 9 / (9 + 9)
 
 
 def test_the_bound_is_the_same_in_pieces(monkeypatch):
     problem = system(20, 2, 1.0, 0.1, M=7)
-    arguments = (*problem.tensors(), torch.ones(20).double(), torch.zeros(7).double(), 1.0, 0.1)
+    arguments = (*problem.tensors(), torch.ones(20).double(), torch.zeros(7).double(), Gaussian(v=1.0), 0.1)
     whole = certify(*arguments)
     monkeypatch.setattr(certificate, "_ENTRIES", 50)
     torch.testing.assert_close(certify(*arguments).bound, whole.bound, rtol=1e-12, atol=0)
@@ -113,7 +114,7 @@ def test_worked_example():
     problem = worked_example()
     x, y, xq = problem.tensors()
     zero = torch.zeros(3, dtype=torch.float64)
-    prediction = certify(x, y, xq, zero, zero[:1], problem.v, problem.lam)
+    prediction = certify(x, y, xq, zero, zero[:1], Gaussian(v=problem.v), problem.lam)
     assert prediction.iteration.item() == pytest.approx(0.9128709292 * math.sqrt(2.25), abs=1e-9)
 
 
@@ -123,7 +124,8 @@ def test_perturbed_coefficients_raise_the_bound():
     w = torch.tensor(np.linalg.solve(problem.M, problem.y))
     push = torch.ones(20, dtype=torch.float64)
     bounds = [
-        certify(x, y, xq, w + size * push, torch.tensor(problem.exact), 1.0, 0.1).bound for size in (0, 1e-6, 1e-3, 1)
+        certify(x, y, xq, w + size * push, torch.tensor(problem.exact), Gaussian(v=1.0), 0.1).bound
+        for size in (0, 1e-6, 1e-3, 1)
     ]
     assert all((later > 10 * earlier).all() for earlier, later in pairwise(bounds))
 
@@ -262,7 +264,7 @@ REFUSED = [
     ({"eta": 1e-20, "L": None, "error": 0.1}, "iterations: must be at most 1,000,000"),
     ({"dtype": torch.int64}, "dtype = 'int64': must be one of float64"),
     ({"v": 1e-170}, "v = 1e-170: must be from 1e-150"),
-    ({"L": None, "error": 0.1, "B_y": None, "heads": 7, "eps": 0.2}, "(?s)3 reasons.*B_y.*eps.*heads"),
+    ({"L": None, "error": 0.1, "B_y": None, "heads": 7, "eps": 0.2}, "(?s)3 reasons.*B_y.*heads.*eps"),
     ({"c": 0.3}, 'c = 0.3: must be left out: for scheme="paper"'),
     ({"heads": 1}, 'heads = 1: must be left out: for scheme="exact"'),
     ({"scheme": "exact", "c": 0.3}, "c = 0.3: must be left out"),

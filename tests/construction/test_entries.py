@@ -9,7 +9,8 @@ import torch
 
 import layerstep as ls
 from layerstep.construction import convergence_data
-from layerstep.construction.problem import Gaussian, Problem
+from layerstep.construction.kernels import Gaussian
+from layerstep.construction.problem import Problem
 from layerstep.construction.schemes.compact import Compact
 from layerstep.construction.schemes.exact import Exact
 from layerstep.construction.schemes.paper import Paper
@@ -150,7 +151,7 @@ MISTAKES = {
     **{
         f"estimator, {name}: {odd!r}": lambda name=name, odd=odd: ls.TransformerKRR(**{name: odd}).fit(X, Y)
         for name in ("v", "lam", "scheme", "error", "B_x")
-        for odd in ("a", -1, np.ones(2), math.nan)
+        for odd in ("a", -1, np.ones(5), math.nan)
     },
 }
 PROMPTS = ls.Prompts(np.ones((1, 4, 2)), np.ones((1, 4)))

@@ -11,7 +11,7 @@ from layerstep.construction import construct
 from layerstep.construction.blocks import Mask
 from layerstep.construction.executor import Pass, Program
 from layerstep.construction.gadgets.kernel_attention import kernel_logits
-from layerstep.construction.problem import Gaussian
+from layerstep.construction.kernels import Gaussian
 from layerstep.tasks import Prompts, Task, sample
 
 # Every way to build a network without splines; what holds for one holds for all.

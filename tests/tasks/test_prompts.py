@@ -71,7 +71,7 @@ def test_labels_are_the_gaussian_process_they_claim_to_be(task):
 
 def test_many_prompts_are_drawn_in_blocks_of_bounded_memory(monkeypatch):
     whole = ls.sample(TASKS[0], 7, seed=1)
-    monkeypatch.setattr("layerstep.tasks.prompts.BLOCK", 2 * 41**2)
+    monkeypatch.setattr("layerstep.tasks.base.BLOCK", 2 * 41**2)
     torch.testing.assert_close(ls.sample(TASKS[0], 7, seed=1).f, whole.f, rtol=0, atol=1e-12)
 
 

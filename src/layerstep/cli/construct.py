@@ -29,6 +29,8 @@ def run(
     N: int | None = None,
     v: float = 1.0,
     lam: float = 0.0025,
+    kernel: str = "gaussian",
+    kernel_error: float | None = None,
     B_x: float | None = None,
     B_y: float | None = None,
     eps: float | None = None,
@@ -37,7 +39,7 @@ def run(
     c: Annotated[float | None, Parameter(converter=_number_or_none)] = 0.5,
     L: int | None = None,
     rho: float | None = None,
-    heads: int = 2,
+    heads: int | None = None,
     degree: int = 2,
     hi: float | None = None,
     least: float | None = None,
@@ -57,8 +59,11 @@ def run(
             adaptive (fewest blocks: takes what is large of the prompt's own spectrum out of it).
         d: dimension of the inputs (default: 5, or what the CSV file has).
         N: largest number of examples (default: 40, or what the CSV file has).
-        v: bandwidth of the Gaussian kernel.
+        v: bandwidth of the kernel.
         lam: the ridge.
+        kernel: gaussian, matern12, matern32, matern52, exponential, rational-quadratic or inverse-multiquadric: one
+            head for each Gaussian that it is a sum of (compact, adaptive).
+        kernel_error: how near the sum of Gaussians has to come to it (default: as near as the error needs).
         B_x: largest norm of an input (default: 1, or what the CSV file has).
         B_y: largest size of a label (default: 3, or what the CSV file has).
         eps: tolerance of the theorem, for the paper's scheme.
@@ -108,6 +113,8 @@ def run(
         40 if N is None else N,
         v,
         lam,
+        kernel=kernel,
+        kernel_error=kernel_error,
         B_x=1.0 if B_x is None else B_x,
         B_y=3.0 if B_y is None else B_y,
         scheme=scheme,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from layerstep.construction.build import SCHEMES, construct
 from layerstep.construction.certificate import Certificate, Prediction
 from layerstep.construction.convergence import convergence_data
+from layerstep.construction.kernels import GaussianMixture, Matern, RationalQuadratic
 from layerstep.construction.network import Construction
 from layerstep.construction.schemes.deflation import Interval, calibrate_interval
 from layerstep.construction.stream import Stream
@@ -16,8 +17,11 @@ __all__ = [
     "SCHEMES",
     "Certificate",
     "Construction",
+    "GaussianMixture",
     "Interval",
+    "Matern",
     "Prediction",
+    "RationalQuadratic",
     "Stream",
     "TransformerKRR",
     "calibrate_interval",

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from layerstep.tasks.kernels import gaussian
+from layerstep.construction.kernels import Kernel
 
 _ENTRIES = 2**22  # of a kernel matrix, held at a time
 
@@ -91,12 +91,14 @@ def _number(value: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """value [M] and bound [M]: |value - exact KRR| <= bound = iteration + readout + arithmetic, for this prompt.
+    """value [M] and bound [M]: |value - exact KRR| <= bound = iteration + readout + fit + arithmetic, for this prompt.
 
-    iteration: the system that was not solved to the end, c_q |y - (K + lam I) w|. readout: |value - k_q·w|.
-    arithmetic: rounding in the evaluation of these two. `promised` is the a-priori bound with this prompt's own
-    labels and inputs: None where no theorem covers the steps, infinite where rounding may do anything to such inputs.
-    above_promise: where the bound is above the promise, or that is infinite. Trust the bound.
+    iteration: the system that was not solved to the end, c_q |y - (K + lam I) w|. readout: |value - k_q·w|. K is the
+    kernel that is meant, so that what Gaussians miss of it is in these two; fit: what they may miss of a kernel that
+    is known by its distance from a mixture only. arithmetic: rounding in the evaluation. `promised` is the a-priori
+    bound with this prompt's own labels and inputs: None where no theorem covers the steps, infinite where rounding may
+    do anything to such inputs. above_promise: where the bound is above the promise, or that is infinite. Trust the
+    bound.
     inside: |y - (K + lam I) w| / 2√lam as the network computed it in its last block (adaptive scheme); None without.
     """
 
@@ -105,6 +107,7 @@ class Prediction:
     iteration: Float[Tensor, "M"]
     readout: Float[Tensor, "M"]
     arithmetic: Float[Tensor, "M"]
+    fit: Float[Tensor, "M"]
     promised: float | None
     above_promise: Bool[Tensor, "M"]
     inside: Float[Tensor, "M"] | None = None
@@ -116,7 +119,7 @@ def certify(
     xq: Float[Tensor, "M d"],
     w: Float[Tensor, "n"],
     value: Float[Tensor, "M"],
-    v: float,
+    kernel: Kernel,
     lam: float,
     promised: float | None = None,
     input_error: float = 0.0,
@@ -126,6 +129,9 @@ def certify(
     Holds for any w and any value, whatever network or precision they came from: w - w* = -(K + lam I)^-1 r with the
     residual r, and |(K + lam I)^-1 k_q| <= c_q since k_q = K^{1/2} h with |h| <= 1. Evaluated in float64.
 
+    A kernel K' that is only known to be within e of K, entry by entry: |k'_q·w - k_q·w| <= e |w|_1, its residual is
+    longer by at most √n e |w|_1, and c_q is at most min(√(1 + e)/2, (|k_q| + √n e) / √lam) / √lam. That is `fit`.
+
     input_error: f* is meant for points and labels of which x, y and xq have this relative error.
     """
     x, y, xq, w, out = (tensor.to("cpu", torch.float64) for tensor in (x, y, xq, w, value))
@@ -133,29 +139,32 @@ def certify(
     u, tiny = torch.finfo(torch.float64).eps / 2, torch.finfo(torch.float64).tiny
     # A kernel value exp(-t) carries the relative error of t, (d + 6) u, as the absolute error (d + 6) u t exp(-t)
     # <= (d + 6) u / e; a sum of n terms adds n u of the sum of their sizes, and each product another u or two.
-    moved, moved_q = _moved(x, xq, v, input_error) if input_error else (0.0, 0.0)
-    kernel_error = u * (d + 6) / math.e + moved
-    kernel_error_q = u * (d + 6) / math.e + moved_q
+    moved, moved_q = _moved(x, xq, kernel, input_error) if input_error else (0.0, 0.0)
+    evaluated = u * ((d + 6) / math.e + kernel.operations)
+    kernel_error, kernel_error_q = evaluated + moved, evaluated + moved_q
     coefficients = torch.stack([w, size], dim=1)
-    (K_w, K_size), _ = _kernel_times(x, x, v, coefficients)
-    (k_w, k_size), k_norm = _kernel_times(xq, x, v, coefficients)
+    (K_w, K_size), _ = _kernel_times(x, x, kernel, coefficients)
+    (k_w, k_size), k_norm = _kernel_times(xq, x, kernel, coefficients)
     # A kernel value below the least number is not 0.
-    k_norm = k_norm + math.sqrt(n) * (tiny + moved_q)
-    c_q = (k_norm / math.sqrt(lam)).clamp(max=0.5) / math.sqrt(lam)
+    doubt = kernel.doubt
+    k_norm = k_norm + math.sqrt(n) * (tiny + moved_q + doubt)
+    c_q = (k_norm / math.sqrt(lam)).clamp(max=0.5 * math.sqrt(1 + doubt)) / math.sqrt(lam)
     iteration = c_q * norm(y - K_w - lam * w)
     readout = (out - k_w).abs()
+    fit = doubt * float(size.sum()) * (1 + c_q * math.sqrt(n))
     in_residual = u * (n + 4) * (K_size + lam * size) + kernel_error * size.sum() + (2 * u + input_error) * y.abs()
     in_readout = u * ((n + 4) * k_size + out.abs()) + kernel_error_q * size.sum()
-    first_order = c_q * norm(in_residual) + in_readout + u * (n + 8) * (iteration + readout)
+    first_order = c_q * norm(in_residual) + in_readout + u * (n + 8) * (iteration + readout + fit)
     # Twice: that covers the rounding of these lines and the higher orders. And what is lost below the least number.
     arithmetic = 2 * first_order + underflow(n, lam)
-    bound = iteration + readout + arithmetic
+    bound = iteration + readout + fit + arithmetic
     return Prediction(
         value=value,
         bound=bound,
         iteration=iteration,
         readout=readout,
         arithmetic=arithmetic,
+        fit=fit,
         promised=promised,
         above_promise=(bound > (math.inf if promised is None else promised)) | (promised == math.inf),
     )
@@ -167,18 +176,16 @@ def underflow(n: int, lam: float) -> float:
 
 
 def _moved(
-    x: Float[Tensor, "n d"], xq: Float[Tensor, "M d"], v: float, input_error: float
+    x: Float[Tensor, "n d"], xq: Float[Tensor, "M d"], kernel: Kernel, input_error: float
 ) -> tuple[float, Float[Tensor, "M"]]:
     """How far K(x_i, x_j) and K(q, x_j) can move when every point moves by `input_error` of its distance to 0.
 
-    The slope of exp(-s²/2), s = |x - x'| / v, is s exp(-s²/2): at most exp(-1/2), and falling beyond s = 1. A query
-    is at least | |q| - max |x_j| | from every example.
+    The kernel knows its slope at distances of r v and more. A query is at least | |q| - max |x_j| | from every example.
     """
-    far = (xq / v).norm(dim=1).clamp(max=1e100)
-    largest = min(1e100, float((x / v).norm(dim=1).max())) if len(x) else 0.0
-    gap = (far - largest).clamp(min=1, max=100)  # exp(-100²/2) is 0
-    slope = gap * torch.exp(-gap.square() / 2)
-    return min(1.0, input_error * 2 * largest * math.exp(-0.5)), (input_error * (far + largest) * slope).clamp(max=1)
+    far = (xq / kernel.v).norm(dim=1).clamp(max=1e100)
+    largest = min(1e100, float((x / kernel.v).norm(dim=1).max())) if len(x) else 0.0
+    steepest, slope = float(kernel.steepness(far.new_zeros(()))), kernel.steepness((far - largest).clamp(min=0))
+    return min(1.0, input_error * 2 * largest * steepest), (input_error * (far + largest) * slope).clamp(max=1)
 
 
 def norm(z: Float[Tensor, "n"]) -> float:
@@ -190,13 +197,13 @@ def norm(z: Float[Tensor, "n"]) -> float:
 
 
 def _kernel_times(
-    x: Float[Tensor, "m d"], z: Float[Tensor, "n d"], v: float, right: Float[Tensor, "n r"]
+    x: Float[Tensor, "m d"], z: Float[Tensor, "n d"], kernel: Kernel, right: Float[Tensor, "n r"]
 ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "m"]]:
     """K(x, z) times `right`, transposed, and the norms of the rows of K, some rows at a time."""
     rows = max(1, _ENTRIES // max(1, len(z)))
     products, norms = [right.new_zeros(0, right.shape[1])], [right.new_zeros(0)]
     for piece in x.split(rows):
-        K = gaussian(piece, z, v)
+        K = kernel(piece, z)
         products.append(K @ right)
         # In units of the largest of a row: squares of small kernel values must not become 0.
         unit = K.amax(1, keepdim=True).clamp_min(torch.finfo(K.dtype).tiny) if len(z) else 1.0

@@ -10,7 +10,6 @@ import torch
 from layerstep.construction.certificate import certify
 from layerstep.construction.network import Construction
 from layerstep.errors import require, require_kind
-from layerstep.tasks.kernels import gaussian
 from layerstep.tasks.posterior import coefficients
 from layerstep.tasks.prompts import Prompts
 
@@ -25,13 +24,14 @@ def convergence_data(network: Construction, prompts: Prompts, stages: Sequence[i
     require_kind("network", network, Construction, "Make one with ls.construct.")
     require_kind("prompts", prompts, Prompts, "Make them with ls.Prompts(x, y) or ls.sample(task, B, seed).")
     problem, n = network.problem, prompts.N
-    d, v, lam = problem.d, problem.kernel.v, problem.lam
+    d, kernel, lam = problem.d, problem.kernel, problem.lam
     require(prompts.d == d, "prompts.d", prompts.d, f"{d}, as this network was built for")
     x, y, xq = (tensor.double() for tensor in (prompts.x[:, :n], prompts.y[:, :n], prompts.x[:, n:]))
+    x, xq = problem.scaled(x), problem.scaled(xq)
     network.require_prompts(x, y, xq, torch.tensor([n]))
     kept = network.stages(stages)
-    w_exact = coefficients(gaussian(x, x, v), y.unsqueeze(-1), lam)
-    exact = (gaussian(xq, x, v) @ w_exact)[:, 0, 0]
+    w_exact = coefficients(kernel(x, x), y.unsqueeze(-1), lam)
+    exact = (kernel(xq, x) @ w_exact)[:, 0, 0]
     errors, bounds = ({stage: torch.empty(prompts.B, dtype=torch.float64) for stage in kept} for _ in range(2))
     row = network.stream.row
     for piece, run in network.pieces(x, y, xq):
@@ -41,7 +41,7 @@ def convergence_data(network: Construction, prompts: Prompts, stages: Sequence[i
                     out = run.read_out()[row("y")]
                     w = run.closed[row("w"), :, run.spans["train"]]
                     for index, b in enumerate(range(piece.start, piece.stop)):
-                        bounds[stage][b] = certify(x[b], y[b], xq[b], w[index], out[index], v, lam).bound[0]
+                        bounds[stage][b] = certify(x[b], y[b], xq[b], w[index], out[index], kernel, lam).bound[0]
                     errors[stage][piece] = (out[:, 0].cpu() - exact[piece]).abs()
     return {
         "scheme": network.certificate.scheme,

@@ -3,6 +3,7 @@
 Three facts make 712 blocks cheap, and a test compares the result with the plain forward to 1e-12:
 - a block reads a few coordinates of the stream and writes a few: matrices are cut to their non-zero rows and columns;
 - no block writes x, x2, s or one, so the softmax weights of an attention that many blocks share are computed once;
+- heads that carry the same to the same place, but for a factor, add up: a kernel of ten Gaussians costs what one does;
 - a token that may attend to the dummy alone needs no softmax.
 Attention weights larger than `budget` bytes are not stored but recomputed, by torch's fused kernel, for each block.
 
@@ -11,6 +12,7 @@ The stream is laid out coordinate first, [D, B, T], so that a coordinate is one 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.construction.blocks import Block, Mask
+from layerstep.construction.blocks import Attention, Block, Mask
 from layerstep.construction.stream import PADDING
 from layerstep.threads import one_thread
 
@@ -53,10 +55,15 @@ class Cut:
 
 @dataclass(frozen=True)
 class Head:
+    """A head; or several that add up, with the factors that their values have of the first one's.
+
+    constant: its softmax weights are the same in every block, since it reads no row that a block writes.
+    """
+
     mask: Mask
-    W_Q: Float[Tensor, "r D"]
-    W_K: Float[Tensor, "r D"]
+    logits: list[tuple[float, Float[Tensor, "r D"], Float[Tensor, "r D"]]]
     W_V: Cut
+    constant: bool
 
 
 class Program:
@@ -74,26 +81,40 @@ class Program:
         self.readout = blocks[ends[-1] :]
         attentions = {id(b.attention): b.attention for b in blocks if b.attention is not None}
         mlps = {id(b.mlp): b.mlp for b in blocks if b.mlp is not None}
-        self.heads = {
-            key: [
-                Head(mask, W_Q, W_K, Cut.of(W_V))
-                for mask, W_Q, W_K, W_V in zip(each.masks, each.W_Q, each.W_K, each.W_V, strict=True)
-            ]
-            for key, each in attentions.items()
-        }
         self.mlps = {
             key: (Cut.of(mlp.W_in, keep="rows"), Cut.of(mlp.W_out, keep="columns")) for key, mlp in mlps.items()
         }
         written = [W_out.rows for _, W_out in self.mlps.values()]
-        written += [head.W_V.rows for heads in self.heads.values() for head in heads]
+        written += [(W_V != 0).any(1).nonzero()[:, 0] for each in attentions.values() for W_V in each.W_V]
         rows = torch.cat(written).unique()
-        #: Heads whose softmax weights are the same in every block: they read no row that a block writes.
-        self.constant = {
-            id(head)
-            for heads in self.heads.values()
-            for head in heads
-            if not bool(head.W_Q[:, rows].any() or head.W_K[:, rows].any())
-        }
+        self.heads = {key: _heads(each, rows) for key, each in attentions.items()}
+
+
+def _heads(attention: Attention, written: Int[Tensor, "rows"]) -> list[Head]:
+    """The heads of an attention; those of constant weights whose values are multiples of each other as one."""
+    made: list[Head] = []
+    for mask, W_Q, W_K, W_V in zip(attention.masks, attention.W_Q, attention.W_K, attention.W_V, strict=True):
+        constant = not bool(W_Q[:, written].any() or W_K[:, written].any())
+        head = Head(mask, [(1.0, W_Q, W_K)], Cut.of(W_V), constant)
+        for other in made if constant else ():
+            factor = _multiple(head.W_V, other.W_V) if other.constant and other.mask == mask else None
+            if factor is not None:
+                other.logits.append((factor, W_Q, W_K))
+                break
+        else:
+            made.append(head)
+    return made
+
+
+def _multiple(W: Cut, of: Cut) -> float | None:
+    """The number that makes `of` this matrix, to rounding."""
+    same = all(a.shape == b.shape and bool((a == b).all()) for a, b in ((W.rows, of.rows), (W.columns, of.columns)))
+    if not same or not W.entries.numel():
+        return None
+    first = of.entries.abs().argmax()
+    factor = W.entries.flatten()[first] / of.entries.flatten()[first]
+    near = (W.entries - factor * of.entries).abs() <= 2 * torch.finfo(W.entries.dtype).eps * W.entries.abs()
+    return float(factor) if bool(near.all()) else None
 
 
 class Pass:
@@ -185,18 +206,23 @@ class Pass:
         weights = self.weights.get((id(head), kind))
         if weights is None:
             weights = self._softmax(head, rows, keys)
-            if id(head) in self.program.constant:
+            if head.constant:
                 self.weights[id(head), kind] = weights
         # values @ weights^T and not weights @ values: a row vector times a matrix is the faster product.
         return torch.bmm(values, weights.mT).transpose(0, 1)
 
     def _softmax(self, head: Head, rows: slice, keys: slice) -> Float[Tensor, "B R K"]:
-        q = torch.tensordot(head.W_Q, self.Z[:, :, rows], dims=1).permute(1, 2, 0)
-        k = torch.tensordot(head.W_K, self.Z[:, :, keys], dims=1).permute(1, 0, 2)
-        # In place, so that the largest array there is exists once.
-        weights = torch.bmm(q, k).masked_fill_(~self._allowed(head, rows, keys), -torch.inf)
-        weights.sub_(weights.amax(-1, keepdim=True)).exp_()
-        return weights.div_(weights.sum(-1, keepdim=True))
+        total, forbidden = None, ~self._allowed(head, rows, keys)
+        for factor, W_Q, W_K in head.logits:
+            q = torch.tensordot(W_Q, self.Z[:, :, rows], dims=1).permute(1, 2, 0)
+            k = torch.tensordot(W_K, self.Z[:, :, keys], dims=1).permute(1, 0, 2)
+            # In place, so that the largest array there is exists once; twice for a sum.
+            weights = torch.bmm(q, k).masked_fill_(forbidden, -torch.inf)
+            weights.sub_(weights.amax(-1, keepdim=True)).exp_()
+            weights.div_(weights.sum(-1, keepdim=True))
+            total = weights if total is None else total.add_(weights, alpha=factor)
+        assert total is not None
+        return total
 
     def _allowed(self, head: Head, rows: slice, keys: slice) -> Tensor:
         return head.mask.allowed(self.kinds[:, rows], self.kinds[:, keys], rows.start, keys.start)
@@ -205,15 +231,21 @@ class Pass:
         self, head: Head, rows: slice, keys: slice, values: Float[Tensor, "B v K"], everything: bool
     ) -> Float[Tensor, "B v R"]:
         """Attention without its matrix of weights. A mask, needed unless `everything` is allowed, is made by rows."""
-        size = max(head.W_K.shape[0], values.shape[1])  # the fused kernel wants one size, and rows in one piece
-        k = torch.tensordot(head.W_K, self.Z[:, :, keys], dims=1).permute(1, 2, 0)
+        each = (self._fused_one(head, W_Q, W_K, rows, keys, f * values, everything) for f, W_Q, W_K in head.logits)
+        return functools.reduce(torch.add, each)
+
+    def _fused_one(
+        self, head: Head, W_Q: Tensor, W_K: Tensor, rows: slice, keys: slice, values: Tensor, everything: bool
+    ) -> Float[Tensor, "B v R"]:
+        size = max(W_K.shape[0], values.shape[1])  # the fused kernel wants one size, and rows in one piece
+        k = torch.tensordot(W_K, self.Z[:, :, keys], dims=1).permute(1, 2, 0)
         k, v = (F.pad(part, (0, size - part.shape[-1])).contiguous()[:, None] for part in (k, values.mT))
         B, K = self.Z.shape[1], keys.stop - keys.start
         step = rows.stop - rows.start if everything else max(1, self.budget // (B * K))
         parts = []
         for start in range(rows.start, rows.stop, step):
             some = slice(start, min(start + step, rows.stop))
-            q = torch.tensordot(head.W_Q, self.Z[:, :, some], dims=1).permute(1, 2, 0)
+            q = torch.tensordot(W_Q, self.Z[:, :, some], dims=1).permute(1, 2, 0)
             mask = None if everything else self._allowed(head, some, keys)[:, None]
             q = F.pad(q, (0, size - q.shape[-1])).contiguous()[:, None]
             parts.append(F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1.0)[:, 0])

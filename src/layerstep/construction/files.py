@@ -49,6 +49,7 @@ def layout(network: Construction) -> dict[str, Any]:
         "stream": {name: rows.start for name, rows in network.stream.items()},
         "width": network.stream.width,
         "centre": network.scheme.flexible,
+        "scales": network.problem.scales,
     }
 
 

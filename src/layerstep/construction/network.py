@@ -20,7 +20,7 @@ from layerstep.construction import files
 from layerstep.construction.blocks import Block
 from layerstep.construction.certificate import Prediction, certify, norm
 from layerstep.construction.executor import BUDGET, Pass, Program
-from layerstep.construction.problem import Precondition, require_all
+from layerstep.construction.fitting import farthest, require_fitting, spread
 from layerstep.construction.schemes.base import Scheme
 from layerstep.errors import InputError, as_float, quoted, require, require_count, require_kind
 from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
@@ -104,6 +104,8 @@ class Construction(nn.Module):
         require(0 <= as_float(input_error) < 1, "input_error", quoted(input_error), "a number from 0 to 1, without 1")
         scheme, problem, dtype = self.scheme, self.problem, self.dtype
         x, y, xq = self._prompt(x, y, xq)
+        if problem.scales is not None:  # quotients are rounded
+            input_error = min(input_error + torch.finfo(torch.float64).eps, 1 - 2.0**-53)
         # The theorem has one query per prompt; the sink schemes take all queries in one.
         B, queries = (1, xq[None]) if scheme.flexible else (len(xq), xq[:, None])
         w, values, inside = y.new_zeros(len(y)), [], []
@@ -120,7 +122,12 @@ class Construction(nn.Module):
             w = unit * run.closed[self.stream.row("w"), 0, run.spans["train"]].to("cpu", torch.float64)
         value = unit * torch.cat(values).to("cpu", torch.float64)
         promised = scheme.promised(y, spread(x) / problem.kernel.v, dtype)
-        answer = certify(x, y, xq, w, value, problem.kernel.v, problem.lam, promised, input_error)
+        apart = farthest(x, xq) if problem.kernel.reach < math.inf else 0.0
+        within = apart <= problem.kernel.reach * (1 + 1e-12)
+        if not within:
+            promised = None
+            self._tell_reach(apart)
+        answer = certify(x, y, xq, w, value, problem.kernel, problem.lam, promised, input_error)
         if inside:
             answer = replace(answer, inside=unit * torch.cat(inside).to("cpu", torch.float64).clamp_min(0).sqrt())
         largest = float(y.abs().max()) if len(y) else 0.0
@@ -132,7 +139,7 @@ class Construction(nn.Module):
             scheme.failure
             or "Use float64, divide the labels and multiply the prediction, or construct with fewer steps.",
         )
-        certified = self.certificate.bound if largest <= problem.B_y else None
+        certified = self.certificate.bound if largest <= problem.B_y and within else None
         if scheme.failure:
             trivial = norm(y) / (2 * math.sqrt(problem.lam))
             limit = trivial if certified is None else min(trivial, certified)
@@ -160,6 +167,15 @@ class Construction(nn.Module):
                 f"predicting 0 has. {self.scheme.failure}",
                 stacklevel=4,  # past torch's decorator
             )
+
+    def _tell_reach(self, apart: float) -> None:
+        kernel = self.problem.kernel
+        warnings.warn(
+            f"points {apart:.3g} apart: the kernel was fitted for distances up to {kernel.reach:.3g}, to "
+            f"{kernel.error:.1g}; beyond, its Gaussians may miss {kernel.beyond:.1g}. Nothing is promised for this "
+            "prompt; the bounds of its predictions hold. Construct with a larger B_x.",
+            stacklevel=4,  # past torch's decorator
+        )
 
     def _tell(self, answer: Prediction, above: int, certified: float | None) -> None:
         """Say once that bounds are above what was promised: for inputs far apart, or errors near rounding."""
@@ -189,7 +205,8 @@ class Construction(nn.Module):
         if contexts is None:
             contexts = range(1, N + 1) if self.scheme.flexible else [problem.N]
         n = context_lengths(contexts, min(N, problem.N))
-        self.require_prompts(prompts.x[:, :-1], prompts.y[:, :-1], prompts.x[:, -1:], n)
+        every = problem.scaled(prompts.x)
+        self.require_prompts(every[:, :-1], prompts.y[:, :-1], every[:, -1:], n)
         kept = {stage: index for index, stage in enumerate(self.stages(stages))}
 
         B, most = prompts.B, int(n.max())
@@ -197,7 +214,7 @@ class Construction(nn.Module):
         # A prompt for every prefix is N times the data: so many sequences at a time.
         group = max(1, _EXPANDED // (len(n) * most * prompts.d))
         for first in range(0, B, group):
-            x, y = prompts.x[first : first + group], prompts.y[first : first + group]
+            x, y = every[first : first + group], prompts.y[first : first + group]
             unit = self._unit(y)
             y = y / unit
             unit = unit.expand(-1, len(n)).flatten().cpu()
@@ -298,6 +315,7 @@ class Construction(nn.Module):
         require(y.shape == (len(x),), "y.shape", list(y.shape), f"[{len(x)}], a label for every row of x")
         require(xq.shape[1] == d, "xq.shape", list(xq.shape), f"[M, {d}]: M queries of dimension {d}")
         require(len(xq) > 0, "xq.shape", list(xq.shape), "one query or more")
+        x, xq = self.problem.scaled(x), self.problem.scaled(xq)
         self.require_prompts(x[None], y[None], xq[None], torch.tensor([len(x)]))
         return x, y, xq
 
@@ -305,38 +323,7 @@ class Construction(nn.Module):
         self, x: Float[Tensor, "B n d"], y: Float[Tensor, "B n"], xq: Float[Tensor, "B M d"], n: Int[Tensor, "contexts"]
     ) -> None:
         """Refuse, with every reason, inputs, labels, queries and example counts outside the theorem."""
-        problem, flexible = self.problem, self.scheme.flexible
-        longest, shortest = int(n.max()), int(n.min())
-        count = f"at most {problem.N}" if flexible else f"exactly {problem.N}"
-        # Inner products of two inputs in units of v, and the sum of a few such, must be finite.
-        limit = math.sqrt(torch.finfo(self.dtype).max) / 4 * min(1.0, problem.kernel.v)
-        size = spread(x, xq) if flexible else spread(x[:, :0], x, xq)
-        require_all(
-            "this prompt does not fit this network",
-            [
-                Precondition(
-                    longest <= problem.N and (flexible or shortest == problem.N),
-                    f"n = {longest if longest > problem.N else shortest} training tokens",
-                    f"{count}, which this network was built for",
-                    f"Construct one with N = {longest}.",
-                ),
-                Precondition(
-                    size <= limit,
-                    f"largest |x - mean| = {size:.3g}",
-                    f"at most {limit:.2g}: in {self.dtype} the square of a larger one, in units of v, is infinite",
-                    "Leave out the inputs and queries that are so far away. float64 has the widest range.",
-                ),
-                problem.precision(self.dtype),
-                *([] if flexible else self.scheme.demands(x, y, xq)),
-            ],
-        )
-
-
-def spread(x: Float[Tensor, "*B n d"], *others: Float[Tensor, "*B _ d"]) -> float:
-    """The largest distance of a point from the mean of its prompt's examples x."""
-    centre = x.double().mean(-2, keepdim=True) if x.shape[-2] else 0.0
-    points = [each.double() - centre for each in (x, *others)]
-    return max((float(each.norm(dim=-1).max()) for each in points if each.numel()), default=0.0)
+        require_fitting(self, x, y, xq, n)
 
 
 def tally(blocks: Sequence[Block]) -> dict[str, int]:

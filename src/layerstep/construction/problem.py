@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from layerstep.construction.certificate import Constant
+from layerstep.construction.kernels import Gaussian, Kernel
 from layerstep.errors import InputError, as_float, quoted, require, require_count, require_positive, require_square
-from layerstep.tasks.kernels import gaussian
 
 # An attention matrix has (d + 11)² numbers.
 _LARGEST_D = 4096
@@ -36,33 +37,20 @@ def require_all(what: str, preconditions: Sequence[Precondition]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian:
-    """K(x, x') = exp(-|x - x'|² / 2v²)."""
-
-    v: float
-
-    def __post_init__(self) -> None:
-        require_square(v=self.v)
-        # NumPy's numbers are welcome, but weights and files are made of Python's.
-        object.__setattr__(self, "v", float(self.v))
-
-    def __call__(self, x: Float[Tensor, "*batch n d"], z: Float[Tensor, "*batch m d"]) -> Float[Tensor, "*batch n m"]:
-        return gaussian(x, z, self.v)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Problem:
     """Predict f*(q) = k_q·(K + lam I)^-1 y from at most N examples in dimension d, every |x| <= B_x, |y_i| <= B_y.
 
-    B_x and B_y are infinite where they are not known.
+    B_x and B_y are infinite where they are not known. scales: what each coordinate of an input is divided by first,
+    so that everything here is about the quotients; B_x and the length scale of the kernel too.
     """
 
     d: int
     N: int
-    kernel: Gaussian
+    kernel: Kernel
     lam: float
     B_x: float = math.inf
     B_y: float = math.inf
+    scales: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         require_count(1, 2**53, d=self.d, N=self.N)
@@ -74,6 +62,14 @@ class Problem:
             require(known or (isinstance(value, float) and value == math.inf), name, quoted(value), "a number above 0")
         for name, kind in (("d", int), ("N", int), ("lam", float), ("B_x", float), ("B_y", float)):
             object.__setattr__(self, name, kind(getattr(self, name)))
+        if self.scales is not None:
+            require(len(self.scales) == self.d, "v", f"{len(self.scales)} numbers", f"1 or d = {self.d} numbers")
+            require_square(**{f"v[{i}]": scale for i, scale in enumerate(self.scales)})
+            object.__setattr__(self, "scales", tuple(float(scale) for scale in self.scales))
+
+    def scaled(self, x: Float[Tensor, "*B n d"]) -> Float[Tensor, "*B n d"]:
+        """Inputs as the kernel sees them, each coordinate divided by its scale."""
+        return x if self.scales is None else x / x.new_tensor(self.scales)
 
     def precision(self, dtype: torch.dtype) -> Precondition:
         """Which numbers a network for this problem can be made of."""
@@ -86,6 +82,12 @@ class Problem:
         )
 
     @property
+    def gaussian(self) -> Gaussian:
+        """The kernel, for schemes that know one Gaussian only."""
+        [(_, kernel)] = self.kernel.parts
+        return kernel
+
+    @property
     def lam_0(self) -> float:
         """The ridge per example."""
         return self.lam / self.N
@@ -95,6 +97,39 @@ class Problem:
         """The least kernel value of two inputs within B_x."""
         radius = self.B_x / self.kernel.v
         return math.exp(-2 * radius * radius)
+
+    @property
+    def kernel_bound(self) -> float:
+        """e √(N / lam) (1 + √(N / lam) / 2): what Gaussians within e of the kernel may cost, divided by |y| / √lam.
+
+        With K, k_q of the kernel, K', k'_q of the Gaussians, w = (K + lam I)^-1 y and w' the same of K':
+        k_q·w - k'_q·w' = (k_q - k'_q)·w - k'_q·(K' + lam I)^-1 (K - K') w. Every entry of the differences is at most
+        e, so |k_q - k'_q| <= √N e and |K - K'| <= N e; |w| <= |y| / lam, and |(K' + lam I)^-1 k'_q| <= 1 / 2√lam.
+        """
+        root = math.sqrt(self.N / self.lam)
+        return (self.kernel.error if self.is_within_reach else self.kernel.beyond) * root * (1 + root / 2)
+
+    @property
+    def is_within_reach(self) -> bool:
+        """Are all inputs within B_x nearer to each other than the kernel was fitted for?"""
+        return self.kernel.reach == math.inf or 2 * self.B_x <= self.kernel.reach * (1 + 1e-12)
+
+    @property
+    def within_reach(self) -> str:
+        if self.kernel.reach == math.inf:
+            return ""
+        return f"; no two points farther apart than {self.kernel.reach:g}" if self.is_within_reach else ""
+
+    def kernel_constants(self) -> tuple[Constant, ...]:
+        """Of a kernel that is a sum of Gaussians."""
+        if isinstance(self.kernel, Gaussian):
+            return ()
+        parts = self.kernel.parts
+        return (
+            Constant("gaussians", len(parts), "that are added, one for each head"),
+            Constant("kernel_error", self.kernel.error, "largest distance of their sum from the kernel, proved"),
+            Constant("kernel_bound", self.kernel_bound, "what that may cost, in units of |y| / √lam"),
+        )
 
     @property
     def B_norm(self) -> float:

@@ -89,6 +89,9 @@ class Transformer(nn.Module):
     def predict(self, x: torch.Tensor, y: torch.Tensor, xq: torch.Tensor) -> torch.Tensor:
         """Predictions at xq [M, d] from examples x [n, d], y [n]."""
         row, n, M = self.layout["stream"], len(x), len(xq)
+        if self.layout.get("scales"):
+            scales = torch.tensor(self.layout["scales"], dtype=torch.float64, device=x.device)
+            x, xq = x.double() / scales, xq.double() / scales
         if self.layout.get("centre") and n > 0:
             # The kernel does not see a shift; inner products in the logits do, by rounding.
             centre = x.double().mean(0)

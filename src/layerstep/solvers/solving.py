@@ -13,16 +13,16 @@ from layerstep.errors import in_words, quoted, require, require_callable, requir
 from layerstep.memory import require_memory
 from layerstep.solvers.base import Solver
 from layerstep.solvers.system import Batch
-from layerstep.tasks import Prompts, Task, Trajectory
+from layerstep.tasks import Prompts, TaskProtocol, Trajectory, require_task
 from layerstep.tasks.prompts import BLOCK, as_float_tensor
 from layerstep.tasks.trajectory import context_lengths
-from layerstep.threads import one_thread, pool
+from layerstep.threads import pool
 
 Steps = int | Sequence[float] | Tensor
 
 
 def solve(
-    solver: Solver, prompts: Prompts, task: Task, steps: Steps, *, contexts: Sequence[int] | None = None
+    solver: Solver, prompts: Prompts, task: TaskProtocol, steps: Steps, *, contexts: Sequence[int] | None = None
 ) -> Trajectory:
     """Predictions of `solver` after each of `steps`, at x_{n+1} from the first n pairs, for n = 1..N.
 
@@ -35,7 +35,7 @@ def solve(
 def solve_all(
     solvers: Mapping[str, tuple[Solver, Steps]],
     prompts: Prompts,
-    task: Task,
+    task: TaskProtocol,
     *,
     contexts: Sequence[int] | None = None,
     progress: Callable[[float], None] | None = None,
@@ -44,7 +44,7 @@ def solve_all(
 
     `progress` is called with the fraction done.
     """
-    _require_problem(prompts, task)
+    _require_problem(prompts, task, "gram", "lam")
     chosen = list(range(1, prompts.N + 1)) if contexts is None else context_lengths(contexts, prompts.N).tolist()
     pairs = isinstance(solvers, Mapping) and all(isinstance(v, Sequence) and len(v) == 2 for v in solvers.values())
     allowed = "a dictionary of (solver, steps) by name, of at least one solver"
@@ -80,18 +80,17 @@ def solve_all(
     }
 
 
-def exact(prompts: Prompts, task: Task) -> Float[Tensor, "B N"]:
-    """k_n · (K_n + lam I)⁻¹ y for n = 1..N: what every solver converges to, the posterior mean of the task."""
-    _require_problem(prompts, task)
-    block = max(1, BLOCK // (prompts.N + 1) ** 2)
-    with one_thread():
-        return torch.cat([Batch.of(prompts[start : start + block], task).exact for start in range(0, prompts.B, block)])
+def exact(prompts: Prompts, task: TaskProtocol) -> Float[Tensor, "B N"]:
+    """The best prediction for n = 1..N, the posterior mean of the task: k_n · (K_n + lam I)⁻¹ y where f is Gaussian,
+    which is what every solver converges to."""
+    _require_problem(prompts, task, "exact")
+    return task.exact(prompts)  # type: ignore[attr-defined]
 
 
-def _require_problem(prompts: object, task: object) -> None:
+def _require_problem(prompts: object, task: object, *needs: str) -> None:
     """Raise InputError unless these are prompts and a task: they are easily given the other way round."""
     require_kind("prompts", prompts, Prompts, "They come before the task.")
-    require_kind("task", task, Task, "It comes after the prompts.")
+    require_task(task, *needs, remedy="It comes after the prompts.")
 
 
 def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:

@@ -8,13 +8,15 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.errors import require
-from layerstep.tasks import Prompts, Task
+from layerstep.tasks import KernelTask, Prompts
+from layerstep.tasks.base import require_fits
 from layerstep.tasks.posterior import posterior_means, ridge
 from layerstep.threads import one_thread
 
@@ -39,16 +41,13 @@ class Batch:
     y: Float[Tensor, "B M"]
     gram: Float[Tensor, "B M M"]
     lam: float
-    task: Task
+    task: Any
     _made: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @staticmethod
-    def of(prompts: Prompts, task: Task) -> Batch:
-        require(prompts.d == task.d, "prompts.d", prompts.d, f"{task.d}, the dimension of the task")
-        dtype = prompts.x.dtype
-        ok = dtype in (torch.float32, torch.float64)
-        require(ok, "prompts.x.dtype", dtype, "torch.float32 or torch.float64", "Use prompts.to(torch.float64).")
+    def of(prompts: Prompts, task: Any) -> Batch:
+        require_fits(prompts, task)
         return Batch(x=prompts.x, y=prompts.y, lam=task.lam, gram=task.gram(prompts.x, prompts.x), task=task)
 
     def system(self, n: int) -> System:
@@ -102,6 +101,8 @@ class Batch:
     @cached_property
     def exact(self) -> Float[Tensor, "B N"]:
         """Exact KRR at every prefix."""
+        if isinstance(self.task, KernelTask):
+            return self.task.ridge_regression(self.x, self.y, self.gram)[:, 1:]
         return posterior_means(self.gram, self.y, self.lam)[:, 1:]
 
 

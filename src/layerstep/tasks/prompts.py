@@ -20,13 +20,9 @@ from layerstep.errors import (
     as_float,
     in_words,
     require,
-    require_count,
-    require_kind,
     require_seed,
 )
 from layerstep.memory import require_memory
-from layerstep.tasks.task import Task
-from layerstep.threads import one_thread
 
 # A tuple is not an ArrayLike to a checker at run time: it cannot be reversed.
 Array = Tensor | ArrayLike | Sequence[float]
@@ -145,39 +141,6 @@ class Prompts:
         if self.f is None:
             raise InputError("these prompts have no noiseless function. Pass f= to Prompts, or use ls.sample.")
         return self.f
-
-
-def sample(
-    task: Task,
-    B: int,
-    seed: int,
-    step: int = 0,
-    *,
-    dtype: torch.dtype | str = torch.float64,
-    device: str | torch.device = "cpu",
-) -> Prompts:
-    """B prompts of `task`. (seed, step) decides, whatever was drawn before; prompt b does not depend on B.
-
-    Drawn in float64 on the CPU and then moved, so every device and dtype sees the same prompts.
-    """
-    require_kind("task", task, Task, "Make one with ls.Task(inputs='sphere').")
-    require_count(B=B)
-    points = task.N + 1
-    require_memory("B", B, 8 * (B * points * (task.d + 3) + points**2), "Draw fewer prompts, or shorter ones.")
-    x = task.draw_inputs(normals(seed, step, 0, (B, points, task.d)))
-    g = normals(seed, step, 1, (B, points, 1))
-    block = max(1, BLOCK // points**2)
-    with one_thread():
-        roots = (_root(task.gram(part, part)) for part in x.split(block))
-        f = torch.cat([root @ part for root, part in zip(roots, g.split(block), strict=True)]).squeeze(-1)
-    y = f + task.sigma * normals(seed, step, 2, (B, points))
-    return Prompts(x, y, f).to(dtype, device)
-
-
-def _root(K: Float[Tensor, "B n n"]) -> Float[Tensor, "B n n"]:
-    """The symmetric root: a continuous function of K that exists when K is singular (duplicate points)."""
-    eigenvalues, vectors = torch.linalg.eigh(K)
-    return (vectors * eigenvalues.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT
 
 
 def normals(seed: int, step: int, stream: int, shape: tuple[int, ...]) -> Tensor:

@@ -14,8 +14,9 @@ from torch import Tensor
 from layerstep.errors import coerce_numbers, require, require_choice, require_count, require_kind, require_square
 from layerstep.tasks import inputs as distributions
 from layerstep.tasks import kernels
+from layerstep.tasks.base import KernelTask
 from layerstep.tasks.inputs import INPUTS, require_inputs
-from layerstep.tasks.kernels import KERNELS, LOG_KERNELS, require_kernel
+from layerstep.tasks.kernels import KERNELS, LOG_KERNELS, kernel_name, require_kernel
 
 TWO_POINTS = (
     "inputs = 'sphere' with d = 1: a sphere in one dimension is two points, -1 and 1, and every kernel matrix on it "
@@ -24,14 +25,14 @@ TWO_POINTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(KernelTask):
     """x_i ~ inputs, f ~ GP(0, K), y_i = f(x_i) + sigma ε_i for i = 1..N+1 (section 5, "Data generation").
 
     The defaults are the paper's. `input_std` is used by gaussian inputs only.
     """
 
     inputs: str = "sphere"
-    kernel: str = "gaussian"
+    kernel: Any = "gaussian"  # a name in KERNELS; a kernel itself is kept as its name
     d: int = 5
     N: int = 40
     v: float = 1.0
@@ -40,7 +41,7 @@ class Task:
 
     def __post_init__(self) -> None:
         require_choice("inputs", self.inputs, INPUTS, "In Python, ls.INPUTS takes a function of your own.")
-        require_choice("kernel", self.kernel, KERNELS, "In Python, ls.KERNELS takes a function of your own.")
+        object.__setattr__(self, "kernel", kernel_name(self.kernel))
         require_count(d=self.d, N=self.N)
         require_square(v=self.v, sigma=self.sigma, input_std=self.input_std)
         largest = 1e75  # yᵀ(K + lam I)y is of size sigma⁴
@@ -48,11 +49,6 @@ class Task:
         coerce_numbers(self)
         require_inputs(self.inputs, INPUTS[self.inputs], self.d, self.input_std)
         require_kernel(self.kernel, KERNELS[self.kernel], self.d, self.v)
-
-    @property
-    def lam(self) -> float:
-        """The ridge: lam = sigma², which makes kernel ridge regression the posterior mean."""
-        return self.sigma**2
 
     def gram(self, x: Float[Tensor, "*batch n d"], z: Float[Tensor, "*batch m d"]) -> Float[Tensor, "*batch n m"]:
         """Kernel values between two sets of points."""
@@ -89,9 +85,12 @@ class Task:
         recorded = values.get("fingerprints", {})
         require_kind("fingerprints", recorded, Mapping)
         task = from_fields(cls, {name: value for name, value in values.items() if name != "fingerprints"}, "task")
-        for name in {**recorded, **task.fingerprints}:
+        own = task.fingerprints
+        if "kernel" in recorded and "kernel" not in own:  # of the user's once, built in now
+            own = own | {"kernel": kernels.digits(KERNELS[task.kernel], task.d, task.v)}
+        for name in {**recorded, **own}:
             require(
-                recorded.get(name) == task.fingerprints.get(name),
+                recorded.get(name) == own.get(name),
                 name,
                 repr(getattr(task, name, None)),
                 "the function it was when this was written: it has other values",

@@ -22,8 +22,7 @@ from layerstep.errors import (
     require_positive,
 )
 from layerstep.files import digest
-from layerstep.tasks import Task
-from layerstep.tasks.prompts import normals
+from layerstep.tasks import KernelTask, Task, require_task, task_from_dict
 from layerstep.tasks.task import from_fields
 
 ATTENTION = ("softmax", "linear", "linear-mean")
@@ -79,10 +78,11 @@ class Run:
     optimizer: adamw; or muon, which moves the matrices of the blocks along the polar factor of their momentum.
     The rate climbs for `warmup` steps to `lr`, then follows a cosine to `lr_final`. The loss counts the first
     `curriculum_start` points, `curriculum_add` more every `curriculum_every` steps (0: all points from the start).
+    Inputs have `curriculum_dims` coordinates that are not 0, one more every `curriculum_every` steps (0: all of them).
     precision is that of the matrix products; bfloat16 and float32 runs keep float32 weights.
     """
 
-    task: Task = field(default_factory=Task)
+    task: Any = field(default_factory=Task)
     model: Model = field(default_factory=Model)
     steps: int = 500_000
     batch: int = 64
@@ -99,10 +99,11 @@ class Run:
     curriculum_start: int = 11
     curriculum_add: int = 2
     curriculum_every: int = 2000
+    curriculum_dims: int = 0
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        require_kind("task", self.task, Task, "Try ls.Task().")
+        require_task(self.task, "sample", "exact", "to_dict", remedy="Try ls.Task() or ls.LinearRegression().")
         require_kind("model", self.model, Model, "Try ls.Model().")
         require_count(
             steps=self.steps,
@@ -111,6 +112,7 @@ class Run:
             curriculum_add=self.curriculum_add,
         )
         require_count(0, warmup=self.warmup, curriculum_every=self.curriculum_every, seed=self.seed)
+        require_count(0, self.task.d, curriculum_dims=self.curriculum_dims)
         require(self.seed < 2**63, "seed", self.seed, "below 2**63")
         require(
             self.warmup < self.steps, "warmup", self.warmup, f"below steps = {self.steps}", "Take 0 for a short run."
@@ -127,14 +129,13 @@ class Run:
         self._require_noise()
 
     def _require_noise(self) -> None:
-        """sigma² >= 4 (N+1) eps E K(x, x): less is lost in K, whose factor makes the labels.
-
-        Rounding moves the eigenvalues of K by a fraction of eps trace K = (N+1) eps E K(x, x), so the smallest stays
-        above 0.
-        """
+        """Noise that labels can be drawn with in the precision of this run."""
         task, dtype = self.task, self.dtype
-        x = task.draw_inputs(normals(0, 0, 0, (256, 1, task.d)))
-        least = math.sqrt(4 * (task.N + 1) * torch.finfo(dtype).eps * float(task.gram(x, x).mean()))
+        if not isinstance(task, KernelTask):
+            whole = self.curriculum_dims == 0
+            require(whole, "curriculum_dims", self.curriculum_dims, "0 for a task that does not draw from normals")
+            return
+        least = task.least_sigma(dtype)
         require(
             task.sigma >= least,
             "sigma",
@@ -156,50 +157,59 @@ class Run:
     @property
     def name(self) -> str:
         """A name for directories: the inputs, the seed and the identity."""
-        return f"{self.task.inputs}-seed{self.seed}-{self.identity}"
+        kind = getattr(self.task, "type", "") or getattr(self.task, "inputs", "task")
+        return f"{kind}-seed{self.seed}-{self.identity}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields. AdamW goes without saying: runs from before there was another optimizer keep their identity."""
-        values = asdict(self)
-        if self.optimizer == "adamw":
-            del values["optimizer"]
+        """The fields. AdamW and no curriculum in dimension go without saying: runs from before there was another
+        optimizer, or a curriculum, keep their identity."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, usual in {"optimizer": "adamw", "curriculum_dims": 0}.items():
+            if values[name] == usual:
+                del values[name]
         return values | {"task": self.task.to_dict(), "model": self.model.to_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Run:
         require_kind("run", values, Mapping, "Such as Run().to_dict().")
-        parts = {"task": Task, "model": Model}
-        read = {name: parts[name].from_dict(values[name]) for name in parts if isinstance(values.get(name), Mapping)}
+        parts = {"task": task_from_dict, "model": Model.from_dict}
+        read = {name: parts[name](values[name]) for name in parts if isinstance(values.get(name), Mapping)}
         return from_fields(cls, {**values, **read}, "run")
 
     def override(self, **changes: Any) -> Run:
-        """This run with scalars changed by name, wherever they live: override(lr=1e-3, layers=4, inputs="uniform")."""
+        """This run with scalars changed by name, wherever they live: override(lr=1e-3, layers=4, inputs="uniform").
+
+        task= and model= replace the whole, before the others change it.
+        """
+        whole = replace(self, **{name: changes.pop(name) for name in ("task", "model") if name in changes})
         parts: dict[str, dict[str, Any]] = {"": {}, "task": {}, "model": {}}
         for name, value in changes.items():
-            parts[_home(name)][name] = value
+            parts[whole._home(name)][name] = value
+        task, model = whole.task, whole.model
         return replace(
-            self,
-            task=replace(self.task, **parts["task"]),
-            model=replace(self.model, **parts["model"]),
+            whole,
+            task=replace(task, **parts["task"]) if parts["task"] else task,
+            model=replace(model, **parts["model"]),
             **parts[""],
         )
 
+    def _home(self, name: str) -> str:
+        """Whose field it is."""
+        for home, part in {"": self, "task": self.task, "model": self.model}.items():
+            if dataclasses.is_dataclass(part) and name in {each.name for each in fields(part)}:
+                return home
+        raise InputError(f"{name} is not a scalar of a run. There are: {', '.join(scalars(self.task))}.")
 
-def scalars() -> dict[str, type]:
-    """The name and type of every scalar of a run, its task's and its model's included."""
+
+def scalars(task: Any = None) -> dict[str, type]:
+    """The name and type of every scalar of a run, its model's and its task's included (by default those of Task)."""
+    asked = Task() if task is None else task
     return {
-        f.name: type(f.default)
-        for part in (Run, Model, Task)
-        for f in fields(part)
-        if f.default is not dataclasses.MISSING
+        each.name: type(each.default)
+        for part in (Run, Model, *([asked] if dataclasses.is_dataclass(asked) else []))
+        for each in fields(part)
+        if isinstance(each.default, (int, float, str))
     }
-
-
-def _home(name: str) -> str:
-    for home, part in {"": Run, "task": Task, "model": Model}.items():
-        if name in {f.name for f in fields(part)}:
-            return home
-    raise InputError(f"{name} is not a scalar of a run. There are: {', '.join(scalars())}.")
 
 
 # `fast` reaches the paper's quality in a small part of its steps; LOG.md says what else was tried.

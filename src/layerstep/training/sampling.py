@@ -8,31 +8,45 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.tasks import Task
+from layerstep.tasks import KernelTask, sample
 from layerstep.tasks.prompts import normals
 from layerstep.training.config import Run
+from layerstep.training.schedule import active_dims
 
 CHUNK = 64  # steps drawn in one call; a constant, because it decides which prompts a step sees
+FIRST_STEP = 2**62  # of `sample`, in training: evaluation and probes draw from others
 
 
 def draw_chunk(
     run: Run, chunk: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Float[Tensor, "C B M d"], Float[Tensor, "C B M"]]:
-    """x and noisy y of the steps CHUNK·chunk .. CHUNK·(chunk+1)-1 of `run`: y = L g, L Lᵀ = K + sigma² I."""
-    points, d = run.task.N + 1, run.task.d
-    z = _standard_normals(run.seed, chunk, (CHUNK * run.batch, points, d + 1), dtype, device)
-    x, y = (t.to(device).unflatten(0, (CHUNK, run.batch)) for t in draw(run.task, z))
+    """x and noisy y of the steps CHUNK·chunk .. CHUNK·(chunk+1)-1 of `run`.
+
+    A task of the user's that does not say how it is made of normals is sampled on the CPU.
+    """
+    task, many = run.task, CHUNK * run.batch
+    if isinstance(task, KernelTask):
+        z = _standard_normals(run.seed, chunk, (many, *task.normals_shape), dtype, device)
+        x, y = task.draw(z, _seen(run, chunk, z))
+    else:
+        prompts = sample(task, many, run.seed, FIRST_STEP + chunk, dtype=dtype)
+        x, y = prompts.x, prompts.y
+    x, y = (t.to(device).unflatten(0, (CHUNK, run.batch)) for t in (x, y))
     return x, y
 
 
-def draw(task: Task, z: Float[Tensor, "B M d1"]) -> tuple[Float[Tensor, "B M d"], Float[Tensor, "B M"]]:
-    """Prompts from standard normals: the first d columns become x, the last one y."""
-    x = task.draw_inputs(z[..., :-1])
-    K = task.gram(x, x)
-    K.diagonal(dim1=-2, dim2=-1).add_(task.lam)
-    # A Run refuses a sigma too small for this to be safe: nothing to check here, so the host does not wait.
-    L = torch.linalg.cholesky_ex(K, check_errors=False).L
-    return x, (L @ z[..., -1:]).squeeze(-1)
+def draw(task: KernelTask, z: Float[Tensor, "B R C"]) -> tuple[Float[Tensor, "B M d"], Float[Tensor, "B M"]]:
+    """Prompts from standard normals of the task's shape."""
+    return task.draw(z)
+
+
+def _seen(run: Run, chunk: int, like: Tensor) -> Float[Tensor, "B 1 d"] | None:
+    """1 for the coordinates that each prompt of a chunk has by the curriculum; None where it has all of them."""
+    dims = [active_dims(run, step) for step in range(CHUNK * chunk, CHUNK * (chunk + 1))]
+    if min(dims) == run.task.d:
+        return None
+    seen = torch.arange(run.task.d) < torch.tensor(dims).unsqueeze(-1)
+    return seen.to(like).repeat_interleave(run.batch, dim=0).unsqueeze(1)
 
 
 def _standard_normals(

@@ -27,6 +27,13 @@ def active_points(run: Run, step: int) -> int:
     return min(grown, run.task.N + 1)
 
 
+def active_dims(run: Run, step: int) -> int:
+    """d(s) = min(start + ⌊s / every⌋, d): the coordinates of the inputs that are not 0. All of them when start is 0."""
+    if run.curriculum_every == 0 or run.curriculum_dims == 0:
+        return run.task.d
+    return min(run.curriculum_dims + step // run.curriculum_every, run.task.d)
+
+
 def context_lengths(run: Run, step: int) -> list[int]:
     """Examples of each prompt of a step under an open mask: 0 .. n(s) - 1 in turn, going on from the step before.
 

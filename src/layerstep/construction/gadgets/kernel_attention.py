@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.construction.blocks import Attention, Block, Mask
-from layerstep.construction.problem import Gaussian
+from layerstep.construction.kernels import Gaussian, Kernel
 from layerstep.construction.stream import Stream
 
 SINK_AND_TRAIN = ("dummy", "train")
@@ -52,18 +52,32 @@ class Read:
     sink: float = 1.0
 
 
-def attention(stream: Stream, kernel: Gaussian, *reads: Read) -> Attention:
-    """The attention whose heads are `reads`."""
-    logits = [kernel_logits(stream, kernel, sink=read.sink) for read in reads]
-    return Attention(
-        W_Q=torch.stack([W_Q for W_Q, _ in logits]),
-        W_K=torch.stack([W_K for _, W_K in logits]),
-        W_V=torch.stack([stream.copy(read.source, read.target, read.factor) for read in reads]),
-        masks=tuple(read.mask for read in reads),
-    )
+def attention(stream: Stream, kernel: Kernel, *reads: Read) -> Attention:
+    """The attention whose heads are `reads`, one for each Gaussian of the kernel."""
+    [whole] = attentions(stream, kernel, *reads)
+    return whole
 
 
-def sink_readout(stream: Stream, kernel: Gaussian, a: float) -> Block:
+def attentions(stream: Stream, kernel: Kernel, *reads: Read, heads: int | None = None) -> list[Attention]:
+    """The same in as many attentions as that takes with at most `heads` heads each."""
+    every = [
+        (*kernel_logits(stream, gaussian, sink=read.sink), weight * read.factor, read)
+        for read in reads
+        for weight, gaussian in kernel.parts
+    ]
+    step = heads or len(every)
+    return [
+        Attention(
+            W_Q=torch.stack([W_Q for W_Q, _, _, _ in some]),
+            W_K=torch.stack([W_K for _, W_K, _, _ in some]),
+            W_V=torch.stack([stream.copy(read.source, read.target, factor) for _, _, factor, read in some]),
+            masks=tuple(read.mask for _, _, _, read in some),
+        )
+        for some in (every[start : start + step] for start in range(0, len(every), step))
+    ]
+
+
+def sink_readout(stream: Stream, kernel: Kernel, a: float, heads: int | None = None) -> list[Block]:
     """y of a query <- a Σ_j K_qj w_j / (a + D_q): k_q·w up to the factor a / (a + D_q), and no division."""
-    mask = Mask(query=SINK_AND_TRAIN)
-    return Block(attention(stream, kernel, Read(source="w", target="y", factor=a, mask=mask, sink=a)), None)
+    read = Read(source="w", target="y", factor=a, mask=Mask(query=SINK_AND_TRAIN), sink=a)
+    return [Block(each, None) for each in attentions(stream, kernel, read, heads=heads)]

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from layerstep.construction.blocks import Attention, Mask
 from layerstep.construction.gadgets.kernel_attention import SINK_AND_TRAIN, Read, kernel_logits
-from layerstep.construction.problem import Gaussian
+from layerstep.construction.kernels import Kernel
 from layerstep.construction.stream import Stream
 
 #: A training token sees the dummy and itself.
@@ -48,10 +48,16 @@ def together(*heads: Head) -> Attention:
     return Attention(W_Q, W_K, torch.stack([head.W_V for head in heads]), tuple(head.mask for head in heads))
 
 
-def kernel_head(stream: Stream, kernel: Gaussian, read: Read) -> Head:
-    """target <- target + factor Σ_j S_ij source_j, S the kernel row over `mask`'s keys."""
-    W_Q, W_K = kernel_logits(stream, kernel, sink=read.sink)
-    return Head(W_Q, W_K, stream.copy(read.source, read.target, read.factor), read.mask)
+def kernel_heads(stream: Stream, kernel: Kernel, read: Read) -> list[Head]:
+    """target <- target + factor Σ_j S_ij source_j, S the kernel row over `mask`'s keys: a head for each Gaussian."""
+    return [
+        Head(
+            *kernel_logits(stream, gaussian, sink=read.sink),
+            stream.copy(read.source, read.target, weight * read.factor),
+            read.mask,
+        )
+        for weight, gaussian in kernel.parts
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

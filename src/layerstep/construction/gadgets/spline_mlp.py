@@ -9,7 +9,7 @@ from layerstep.construction.blocks import MLP, Attention, Mask
 from layerstep.construction.gadgets.kernel_attention import kernel_logits
 from layerstep.construction.gadgets.linear_step import both_signs
 from layerstep.construction.gadgets.splines import Spline
-from layerstep.construction.problem import Gaussian
+from layerstep.construction.kernels import Gaussian
 from layerstep.construction.stream import Stream
 
 

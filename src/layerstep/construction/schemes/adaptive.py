@@ -45,13 +45,21 @@ from layerstep.construction.gadgets.pairs import (
     SELF,
     Head,
     SignPair,
-    kernel_head,
+    kernel_heads,
     mean_head,
     together,
 )
+from layerstep.construction.kernels import Gaussian
 from layerstep.construction.problem import Precondition, Problem
 from layerstep.construction.schemes.base import MOST_ITERATIONS, Blocks, Scheme
-from layerstep.construction.schemes.deflation import DEGREES, feature_scale, monomials, newton_schulz, poisson_tail
+from layerstep.construction.schemes.deflation import (
+    DEGREES,
+    feature_scale,
+    feature_width,
+    monomials,
+    newton_schulz,
+    poisson_tail,
+)
 from layerstep.construction.steps import ChebyshevSteps, ConstantSteps, Steps
 from layerstep.construction.stream import Stream
 from layerstep.errors import in_words, require
@@ -99,6 +107,7 @@ class Adaptive(Scheme):
     name: ClassVar[str] = "adaptive"
     options: ClassVar[dict[str, Any]] = {"degree": 2, "hi": None, "least": None, "refresh": None}
     flexible: ClassVar[bool] = True
+    mixtures: ClassVar[bool] = True
     failure: ClassVar[str] = (
         "The steps diverge where hi is below the spectrum that the features leave, and stop early where L is small: "
         'give a larger hi (`calibrate_interval`) or L, or use scheme="compact".'
@@ -127,7 +136,12 @@ class Adaptive(Scheme):
             ),
             Precondition(error is None or problem.B_y < math.inf, "B_y = None", "the largest |y_i| with error", ""),
             Precondition(degree in DEGREES, f"degree = {degree}", "1 or 2", "That of the features."),
-            Precondition(hi is not None or B_x < math.inf, "hi = None", "the upper end of the spectrum", within),
+            Precondition(
+                hi is not None or (B_x < math.inf and isinstance(problem.kernel, Gaussian)),
+                "hi = None",
+                "the upper end of the spectrum",
+                within if isinstance(problem.kernel, Gaussian) else "`calibrate_interval(.., kernel=..)` gives one.",
+            ),
             Precondition(
                 hi is None or lam < hi <= lam + N, f"hi = {hi}", f"above lam = {lam:g}, at most {lam + N:g}", ""
             ),
@@ -181,10 +195,10 @@ class Adaptive(Scheme):
         if self.refresh:
             prepared.append(Block(self._pair("Z", "Z", self.stream.copy("y", "w", 1.0)), None))
             project = self._pair("Z", "V", (self.gains.shrink - 1) * self._to("p", residual))
-            read = [together(self._read("w", "p", -1.0)), project]
+            read = [together(*self._read("w", "p", -1.0)), project]
             iterations = linear_steps(self.stream, read, residual, a, b)
         else:
-            deflated = together(self._read("w", "p", -1.0), *self._heads("V", "V", self.stream.copy("w", "p", 1.0)))
+            deflated = together(*self._read("w", "p", -1.0), *self._heads("V", "V", self.stream.copy("w", "p", 1.0)))
             start = self._pair("V", "Z", self.stream.copy("y", "beta", -1.0))
             direction = residual | {"beta": 1.0}
             iterations = linear_iterations(self.stream, [start], {"y": 1.0, "beta": 1.0}, [deflated], direction, a, b)
@@ -192,7 +206,7 @@ class Adaptive(Scheme):
 
     def _features(self) -> list[Block]:
         """Z = exp(-|x - mu|²/2v²) (x - mu)^alpha / (v^|alpha| √alpha!), over √(N (N + lam)): M^{1/2} Z is at most 1."""
-        stream, v, d, gains = self.stream, self.problem.kernel.v, self.problem.d, self.gains
+        stream, v, d, gains = self.stream, feature_width(self.problem.kernel), self.problem.d, self.gains
         unit = 1 / math.sqrt(self.problem.N * (self.problem.N + self.problem.lam))
         x, mu, one = stream.rows("x") / v, stream.rows("mu") / v, stream.rows("one")
         inside = stream.forms({"one": 1.0, "s": -1.0})
@@ -216,7 +230,7 @@ class Adaptive(Scheme):
     def _orthonormal(self) -> list[Block]:
         """V = M Z, then Newton-Schulz steps of both until Zᵀ V is a projection, then V = M Z once more."""
         stream, lam = self.stream, self.problem.lam
-        image = Block(together(self._read("Z", "V", 1.0)), linear_map(stream, {"V": {"Z": lam}}))
+        image = Block(together(*self._read("Z", "V", 1.0)), linear_map(stream, {"V": {"Z": lam}}))
         coefficients = newton_schulz(self.least)
         blocks = [image]
         for step, (a, b) in enumerate(coefficients, start=1):
@@ -235,19 +249,19 @@ class Adaptive(Scheme):
         leave = linear_map(stream, {"k_hat": residual, "p": {"p": -1.0}})
         clear = linear_map(stream, {"k_hat": {"k_hat": -1.0}})
         coarse = self._pair("Z", "Z", stream.copy("k_hat", "w", 1.0))
-        out = together(self._read("w", "p", -1.0), self._read("w", "y", 1.0, queries=True))
+        out = together(*self._read("w", "p", -1.0), *self._read("w", "y", 1.0, queries=True))
         square = self._heads("one", "k_hat", stream.copy("k_hat", "cert", 0.25 / lam), queries=True)
         return [
-            Block(together(self._read("w", "p", -1.0)), leave),
+            Block(together(*self._read("w", "p", -1.0)), leave),
             Block(coarse, clear),
             Block(out, linear_map(stream, {"k_hat": residual})),
             Block(together(*square), None),
         ]
 
-    def _read(self, source: str, target: str, factor: float, queries: bool = False) -> Head:
+    def _read(self, source: str, target: str, factor: float, queries: bool = False) -> list[Head]:
         a, mask = self.gains.a, QUERIES if queries else EXAMPLES
         read = Read(source=source, target=target, factor=factor * a, mask=mask, sink=a)
-        return kernel_head(self.stream, self.problem.kernel, read)
+        return kernel_heads(self.stream, self.problem.kernel, read)
 
     def _heads(self, q: str, k: str, value: Tensor, queries: bool = False) -> list[Head]:
         pair = SignPair(stream=self.stream, eps=self.gains.eps, A=self.gains.A)

@@ -50,6 +50,8 @@ class Scheme(ABC):
     flexible: ClassVar[bool]
     #: What to do where a prediction says nothing, of schemes that may fail on a prompt.
     failure: ClassVar[str] = ""
+    #: Does it compute a kernel that is a sum of Gaussians?
+    mixtures: ClassVar[bool] = False
     #: Certified, not built?
     too_large: ClassVar[bool] = False
 
@@ -121,7 +123,7 @@ class SinkScheme(Scheme):
         # Where lam swallows N the interval is one number, and the steps divide by its width.
         hi = max(hi, lo * (1 + 2.0**-49))
         steps = ChebyshevSteps(lo=lo, hi=hi) if eta is None else ConstantSteps(lo=lo, hi=hi, eta=eta)
-        return cls(problem=problem, L=L, steps=steps, a=problem.N / _LEAK, **options)
+        return cls(problem=problem, L=L, steps=steps, a=problem.N / cls.leak(problem, _LEAK), **options)
 
     @staticmethod
     @abstractmethod
@@ -134,16 +136,20 @@ class SinkScheme(Scheme):
         scheme, N, target = cls.of_depth(problem, 1, eta=eta, **options), problem.N, error / problem.B_norm
         least = _LEAST_TARGET * problem.B_norm
         require(target > _LEAST_TARGET, "error", error, f"above {least:.2g}", "Give B_y, or ask for a larger error.")
+        missed = problem.kernel_bound
+        allowed = f"above {missed * problem.B_norm:.2g}, what the Gaussians may miss of the kernel"
+        require(target > missed, "error", error, allowed, "Fit the kernel with a smaller error.")
+        target -= missed
         phi, delta = (share * target for share in cls.shares)
-        phi, delta = min(0.9, phi), min(0.5, delta)
-        while cls.relative_bound(0.0, delta) >= target:
+        phi, delta = min(0.9, phi), min(0.5, cls.leak(problem, delta))
+        while cls.relative_bound(problem, 0.0, delta) >= target:
             delta /= 2
         L = max(1, scheme.steps.needed(phi))
         allowed = f"at most {MOST_ITERATIONS:,}, which can be built"
         remedy = "Ask for a larger error, a larger lam or a larger eta."
         require(L <= MOST_ITERATIONS, "L", f"{in_words(L)} iterations", allowed, remedy)
         L = math.ceil(L)
-        while cls.relative_bound(scheme.steps.contraction(L), delta) > target:
+        while cls.relative_bound(problem, scheme.steps.contraction(L), delta) > target:
             L += 1
         return replace(scheme, L=L, a=N / delta)
 
@@ -166,14 +172,19 @@ class SinkScheme(Scheme):
 
     @staticmethod
     @abstractmethod
-    def relative_bound(phi: float, delta: float) -> float:
+    def relative_bound(problem: Problem, phi: float, delta: float) -> float:
         """The bound divided by B_norm, for contraction phi and leakage delta = N / a."""
+
+    @classmethod
+    def leak(cls, problem: Problem, share: float) -> float:
+        """A leakage N / a that costs about this share of B_norm."""
+        return share
 
     def bound(self, B_norm: float) -> float | None:
         phi, delta = self.steps.contraction(self.L), self.problem.N / self.a
         if B_norm == math.inf or not (phi < 1 and delta < 1):
             return None
-        return B_norm * self.relative_bound(phi, delta)
+        return B_norm * (self.relative_bound(self.problem, phi, delta) + self.problem.kernel_bound)
 
     @abstractmethod
     def constants(self) -> tuple[Constant, ...]:
@@ -188,9 +199,10 @@ class SinkScheme(Scheme):
             trivial=B_norm / 2 if known else None,
             L=self.L,
             **counts,
-            assumptions="n <= N training tokens; |y_i| <= B_y; exact arithmetic",
+            assumptions=f"n <= N training tokens; |y_i| <= B_y{self.problem.within_reach}; exact arithmetic",
             constants=(
                 *self.constants(),
+                *self.problem.kernel_constants(),
                 *((Constant("B_norm", B_norm, "largest |y| / √lam, B_y √(N / lam)"),) if known else ()),
             ),
         )
@@ -203,12 +215,18 @@ class SinkScheme(Scheme):
         amplifies it by hi / lo; where that passes 1/4, the rounded system may not be definite. The constants in
         `noise` are not proved but generous: `make certify` looks for predictions outside.
         """
-        N, lam, v, size = self.problem.N, self.problem.lam, self.problem.kernel.v, norm(y.double())
+        N, lam, kernel, size = self.problem.N, self.problem.lam, self.problem.kernel, norm(y.double())
         bound = self.bound(size / math.sqrt(lam))
         if bound is None or size == 0:
             return None if bound is None else underflow(N, lam)
         u = torch.finfo(dtype).eps / 2
-        noise = u * (8 + math.sqrt(N) + abs(math.log(self.a)) + 4 * radius * radius)
-        noise += 2 * u * torch.finfo(dtype).tiny * (self.a + 1 / v / v + math.sqrt(N) * (1 + self.steps.hi) / size)
+        noise = u * (8 + math.sqrt(N) + abs(math.log(self.a)))
+        lost = self.a + math.sqrt(N) * (1 + self.steps.hi) / size
+        for weight, part in kernel.parts:
+            of_logit = 4 * u * (radius * kernel.v / part.v) ** 2
+            # Beyond 1 a weight of attention may be anything; the sum below then is too large to promise.
+            noise += weight * of_logit * math.exp(min(of_logit, 100.0))
+            lost += weight / part.v / part.v
+        noise += 2 * u * torch.finfo(dtype).tiny * lost
         relative = noise * self.steps.hi / self.steps.lo
         return bound + relative * size / math.sqrt(lam) + underflow(N, lam) if relative <= 0.25 else math.inf

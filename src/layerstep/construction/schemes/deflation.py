@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require, require_choice, require_kind, require_positive, require_square
-from layerstep.tasks.kernels import gaussian
-from layerstep.tasks.prompts import Prompts
+from layerstep.construction.kernels import GaussianMixture, Kernel, Profile, as_kernel
+from layerstep.errors import require, require_choice, require_kind, require_positive
+from layerstep.tasks.prompts import Prompts, as_float_tensor
 
 DEGREES = (1, 2)
 #: Singular values below this share of the largest are 0: features that depend on each other.
@@ -34,6 +36,11 @@ def features(x: Float[Tensor, "*B n d"], v: float, degree: int) -> Float[Tensor,
     z = (x - x.mean(-2, keepdim=True)) / v
     columns = [feature_scale(monomial) * z[..., list(monomial)].prod(-1) for monomial in monomials(z.shape[-1], degree)]
     return torch.stack(columns, -1) * torch.exp(-z.square().sum(-1, keepdim=True) / 2)
+
+
+def feature_width(kernel: Kernel) -> float:
+    """The bandwidth of the features: the kernel's own, or the mean width of the Gaussians that it is a sum of."""
+    return sum(weight * part.v for weight, part in kernel.parts)
 
 
 def poisson_tail(s: float, degree: int) -> float:
@@ -69,24 +76,35 @@ class Interval:
     degree: int
 
 
-def calibrate_interval(prompts: Prompts, v: float, lam: float, degree: int = 2, margin: float = 1.3) -> Interval:
+def calibrate_interval(
+    prompts: Prompts,
+    v: float | Sequence[float],
+    lam: float,
+    degree: int = 2,
+    margin: float = 1.3,
+    *,
+    kernel: str | Profile | GaussianMixture | None = None,
+) -> Interval:
     """`margin` times the largest eigenvalue after exact deflation of these prompts, the least singular value over it.
 
     The deflated system is M - V (ZᵀMZ)⁻¹ Vᵀ with M = K + lam I, V = MZ, Z the features. Take prompts of the inputs
     that the network will see, and others than those it is judged by.
     """
     require_kind("prompts", prompts, Prompts, "Make them with ls.Prompts(x, y) or ls.sample(task, B, seed).")
-    require_square(v=v)
     require_positive(lam=lam, margin=margin)
     require(margin >= 1, "margin", margin, "at least 1")
     require_choice("degree", degree, DEGREES)
     x = prompts.x[:, :-1].double()
-    n = x.shape[1]
-    values, Q = torch.linalg.eigh(gaussian(x, x, v))
+    if np.ndim(v) > 0:
+        x, v = x / as_float_tensor("v", v, "d").to(x), 1.0
+    radial, n = as_kernel(kernel, v, 1e-3, math.inf), x.shape[1]  # type: ignore[arg-type]
+    values, Q = torch.linalg.eigh(radial(x, x))
     values = values.clamp_min(0) + lam
     root = (Q * values.sqrt()[:, None]) @ Q.mT
     # In the basis of M^{1/2}: singular values of M^{1/2} Z, and M^{1/2} (I - projection) M^{1/2}.
-    U, s, _ = torch.linalg.svd(root @ features(x, v, degree) / math.sqrt(n * (n + lam)), full_matrices=False)
+    U, s, _ = torch.linalg.svd(
+        root @ features(x, feature_width(radial), degree) / math.sqrt(n * (n + lam)), full_matrices=False
+    )
     kept = s > _ZERO * s[:, :1]
     U = U * kept[:, None]
     left = root @ root - (root @ U) @ (root @ U).mT

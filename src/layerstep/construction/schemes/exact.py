@@ -50,12 +50,12 @@ class Exact(SinkScheme):
 
     @classmethod
     def of_depth(
-        cls, problem: Problem, L: int, *, eta: float | None = None, rho: float | None = None, heads: int = 2
+        cls, problem: Problem, L: int, *, eta: float | None = None, rho: float | None = None, heads: int | None = None
     ) -> SinkScheme:
         """rho left out: 0, the paper's, with a constant step eta; lam without."""
         if rho is None:
             rho = problem.lam if eta is None else 0.0
-        return super().of_depth(problem, L, eta=eta, rho=rho, heads=heads)
+        return super().of_depth(problem, L, eta=eta, rho=rho, heads=heads or 2)
 
     @staticmethod
     def spectrum(problem: Problem, *, rho: float, heads: int = 2) -> tuple[float, float]:
@@ -64,12 +64,12 @@ class Exact(SinkScheme):
         return lam / (rho + N), max((D_i + lam) / (D_i + rho) for D_i in (1, N))
 
     @classmethod
-    def conditions(cls, problem: Problem, *, heads: int = 2, **options: Any) -> list[Precondition]:
-        right = Precondition(heads in (1, 2), f"heads = {heads}", "1 or 2", "2 heads need half the blocks.")
+    def conditions(cls, problem: Problem, *, heads: int | None = None, **options: Any) -> list[Precondition]:
+        right = Precondition(heads in (None, 1, 2), f"heads = {heads}", "1 or 2", "2 heads need half the blocks.")
         return [*super().conditions(problem, **options), right]
 
     @staticmethod
-    def relative_bound(phi: float, delta: float) -> float:
+    def relative_bound(problem: Problem, phi: float, delta: float) -> float:
         return phi + delta * (0.5 + phi)
 
     def rounding(self, u: float) -> float:
@@ -78,12 +78,12 @@ class Exact(SinkScheme):
 
     def blocks(self) -> Blocks:
         stream = Stream(self.problem.d)
-        readout = sink_readout(stream, self.problem.kernel, self.a)
+        readout = sink_readout(stream, self.problem.gaussian, self.a)
         read_y = self._reads(stream, "y", "beta", 1.0, -1.0)
         read_w = self._reads(stream, "w", "p", -(1 + self.problem.lam), self.problem.lam)
         residual = {"beta": 1.0, "p": 1.0}
         a, b = self.steps.coefficients(self.L)
-        return Blocks(linear_iterations(stream, read_y, {"beta": 1.0}, read_w, residual, a, b), [readout])
+        return Blocks(linear_iterations(stream, read_y, {"beta": 1.0}, read_w, residual, a, b), readout)
 
     def _reads(self, stream: Stream, source: str, target: str, factor_A: float, factor_B: float) -> list[Attention]:
         """target += factor_A A[source] + factor_B B[source]: one attention of two heads, or two of one."""
@@ -92,7 +92,7 @@ class Exact(SinkScheme):
         A = Read(source=source, target=target, factor=factor_A, mask=everyone, sink=self.rho or 1.0)
         B = Read(source=source, target=target, factor=factor_B, mask=OTHERS, sink=1 + self.rho)
         together = [(A, B)] if self.heads == 2 else [(A,), (B,)]
-        return [attention(stream, self.problem.kernel, *reads) for reads in together]
+        return [attention(stream, self.problem.gaussian, *reads) for reads in together]
 
     def constants(self) -> tuple[Constant, ...]:
         return (

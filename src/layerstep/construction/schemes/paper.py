@@ -213,7 +213,7 @@ class Paper(Scheme):
         }
 
     def blocks(self) -> Blocks:
-        stream, kernel, t = Stream(self.problem.d), self.problem.kernel, self.theorem
+        stream, kernel, t = Stream(self.problem.d), self.problem.gaussian, self.theorem
         N, n, eta = t.N, t.units, t.eta
         flip_spline = flip(1 / (1 + N * t.kappa), n["flip"])
         sq, sq_tilde, sq_hat = (

@@ -2,19 +2,27 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_friedman1
+from sklearn.datasets import load_diabetes, make_friedman1
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as oracle
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from layerstep.construction import TransformerKRR
+from layerstep.construction import RationalQuadratic, TransformerKRR
 from layerstep.errors import InputError
 
 
 @parametrize_with_checks([TransformerKRR()])
 def test_scikit_learns_own_checks_pass(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([TransformerKRR(kernel="matern"), TransformerKRR(scheme="adaptive")])
+def test_scikit_learns_own_checks_pass_with_other_kernels_and_schemes(estimator, check):
     check(estimator)
 
 
@@ -95,3 +103,60 @@ def test_the_unit_of_the_inputs_changes_nothing(unit):
     X, y = rng.standard_normal((12, 3)), rng.standard_normal(12)
     here, there = (TransformerKRR(error=0.1).fit(scale * X, y).predict(scale * X) for scale in (1.0, unit))
     np.testing.assert_array_equal(there, here)
+
+
+LENGTHS = np.linspace(0.5, 2, 5)
+#: Arguments, and the same kernel of scikit-learn.
+SAME = {
+    "gamma": ({"gamma": 0.7}, oracle.RBF(length_scale=1 / np.sqrt(1.4))),
+    "length_scale": ({"length_scale": 1.3}, oracle.RBF(length_scale=1.3)),
+    "one for each coordinate": ({"kernel": "rbf", "length_scale": LENGTHS}, oracle.RBF(length_scale=LENGTHS)),
+    "matern": ({"kernel": "matern", "nu": 2.5, "length_scale": 1.3}, oracle.Matern(length_scale=1.3, nu=2.5)),
+    "infinite nu": ({"kernel": "matern", "nu": np.inf, "v": 2.0}, oracle.RBF(length_scale=2.0)),
+    "a value": ({"kernel": RationalQuadratic(alpha=2.0)}, oracle.RationalQuadratic(alpha=2.0)),
+    "scikit-learn's matern": ({"kernel": oracle.Matern(0.7, nu=1.5)}, oracle.Matern(0.7, nu=1.5)),
+    "scikit-learn's rbf": ({"kernel": oracle.RBF(LENGTHS)}, oracle.RBF(LENGTHS)),
+    "scikit-learn's third": ({"kernel": oracle.RationalQuadratic()}, oracle.RationalQuadratic()),
+    "adaptive": ({"scheme": "adaptive"}, oracle.RBF(1.0)),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_it_is_the_gaussian_process_of_that_kernel_within_its_bound(name):
+    X, y, X_new, _ = problem(40)
+    arguments, kernel = SAME[name]
+    estimator = TransformerKRR(alpha=0.5, scale=False, normalize_y=False, error=0.01, **arguments).fit(X, y)
+    value, bound = estimator.predict(X_new, return_bound=True)
+    expected = GaussianProcessRegressor(kernel, alpha=0.5, optimizer=None).fit(X, y).predict(X_new)
+    assert (np.abs(value - expected) <= bound).all()
+    assert bound.max() <= 0.01 * np.abs(y).max()
+
+
+def test_diabetes_is_within_the_bound_of_kernel_ridge():
+    X, y = load_diabetes(return_X_y=True)
+    X = (X / X.std(0))[:200]
+    y = y[:200]
+    asked = {"alpha": 1.0, "gamma": 0.05}
+    value, bound = TransformerKRR(**asked, scale=False, normalize_y=False).fit(X, y).predict(X, return_bound=True)
+    expected = KernelRidge(kernel="rbf", **asked).fit(X, y).predict(X)
+    assert (np.abs(value - expected) <= bound).all()
+    assert bound.max() <= 0.01 * y.max()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"gamma": 1.0, "length_scale": 1.0}, "gamma = 1.0: must be left out"),
+        ({"gamma": 1.0, "kernel": "matern"}, "gamma = 1.0: must be left out"),
+        ({"v": 2.0, "length_scale": 1.0}, "v = 2.0: must be left out beside length_scale"),
+        ({"lam": 2.0, "alpha": 1.0}, "lam = 2.0: must be left out beside alpha"),
+        ({"length_scale": [1.0, 2.0]}, "length_scale = 2 numbers: must be 1 or 5 numbers"),
+        ({"kernel": "matern", "nu": 2.0}, "nu = 2.0: must be 0.5, 1.5 or 2.5"),
+        ({"kernel": "periodic"}, "not a mixture of Gaussians"),
+        ({"kernel": oracle.ExpSineSquared()}, "kernel = ExpSineSquared.*WhiteKernel's noise is alpha"),
+    ],
+)
+def test_two_names_of_one_number_and_other_kernels_are_refused(arguments, message):
+    X, y, _, _ = problem(10)
+    with pytest.raises(InputError, match=message):
+        TransformerKRR(**arguments).fit(X, y)

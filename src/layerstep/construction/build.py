@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from layerstep.errors import (
     require_count,
     require_positive,
 )
-from layerstep.tasks.prompts import as_float_tensor
+from layerstep.tasks.prompts import Array, as_float_tensor
 
 #: A new scheme is one file and one entry.
 SCHEMES: dict[str, type[Scheme]] = {kind.name: kind for kind in (Paper, Exact, Compact, Adaptive)}
@@ -39,7 +39,7 @@ SCHEMES: dict[str, type[Scheme]] = {kind.name: kind for kind in (Paper, Exact, C
 def construct(
     d: int,
     N: int,
-    v: float | Sequence[float],
+    v: float | Array,
     lam: float,
     *,
     kernel: Any = None,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.construction.kernels import GaussianMixture, Kernel, Profile, as_kernel
+from layerstep.construction.kernels import Kernel, as_kernel
 from layerstep.errors import require, require_choice, require_kind, require_positive
-from layerstep.tasks.prompts import Prompts, as_float_tensor
+from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
 
 DEGREES = (1, 2)
 #: Singular values below this share of the largest are 0: features that depend on each other.
@@ -78,12 +78,12 @@ class Interval:
 
 def calibrate_interval(
     prompts: Prompts,
-    v: float | Sequence[float],
+    v: float | Array,
     lam: float,
     degree: int = 2,
     margin: float = 1.3,
     *,
-    kernel: str | Profile | GaussianMixture | None = None,
+    kernel: Any = None,
 ) -> Interval:
     """`margin` times the largest eigenvalue after exact deflation of these prompts, the least singular value over it.
 

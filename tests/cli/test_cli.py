@@ -1,6 +1,7 @@
 """The command line as a new user meets it: help at once, JSON, and one line for a mistake."""
 
 import ast
+import io
 import json
 import signal
 import subprocess
@@ -162,19 +163,29 @@ def command(arguments, **options):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["--help"], ["solve", "--help"], ["solve", *SMALL], ["solve", "--json", *SMALL]])
-def test_output_on_a_full_disk_is_one_line(arguments):
+def test_output_on_a_full_disk_is_one_line(arguments, monkeypatch, capsys):
     with open("/dev/full", "w") as full:
-        done = command(arguments, stdout=full)
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.endswith("cannot write the output: No space left on device. Send it to another place.\n")
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_process_with_its_output_on_a_full_disk_says_nothing_more_when_it_ends():
+    with open("/dev/full", "w") as full:
+        done = command(["solve", "--help"], stdout=full)
     assert done.returncode == 2
-    assert done.stderr.strip().endswith("cannot write the output: No space left on device. Send it to another place.")
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_terminal_without_unicode_is_served():
+def test_a_terminal_without_unicode_is_served(monkeypatch):
+    with io.TextIOWrapper(io.BytesIO(), encoding="ascii") as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert main(["construct", "--L", "3"]) == 0
+        assert b"B_y ?(N / lam)" in terminal.buffer.getvalue()  # type: ignore[attr-defined]
     ascii_only = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    shown = command(["construct", "--L", "3"], stdout=subprocess.PIPE, env=ascii_only)
-    assert shown.returncode == 0
-    assert "B_y ?(N / lam)" in shown.stdout
     wrong = command(["solve", "--steps", "1e3"], env=ascii_only)
     assert wrong.returncode == 2
     assert wrong.stderr == "layerstep solve: --steps = '1e3': must be an integer. See layerstep solve --help.\n"

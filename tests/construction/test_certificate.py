@@ -172,16 +172,15 @@ def test_float32_errs_a_little_and_its_bound_says_how_much(scheme, most):
     """The exact scheme takes differences of reads and amplifies their rounding by N / lam; the compact does not."""
     task = Task()
     prompts = sample(task, 2, seed=0)
-    network = construct(5, 40, 1.0, task.lam, B_y=3.0, error=0.001, scheme=scheme, dtype=torch.float32)
+    network = construct(5, 40, 1.0, task.lam, B_y=3.0, error=0.01, scheme=scheme, dtype=torch.float32)
     assert network.dtype == torch.float32
-    for b in range(2):
-        x, y, xq = prompts.x[b, :40], prompts.y[b, :40], prompts.x[b, 40:]
-        prediction = network.predict(x, y, xq)
-        K = kernel(x.numpy(), x.numpy(), 1.0) + task.lam * np.eye(40)
-        exact = kernel(xq.numpy(), x.numpy(), 1.0) @ np.linalg.solve(K, y.numpy())
-        error = abs(prediction.value.numpy() - exact)
-        assert error <= prediction.bound.numpy()
-        assert error < most
+    x, y, xq = prompts.x[0, :40], prompts.y[0, :40], torch.cat([prompts.x[0, 40:], prompts.x[1, :7]])
+    prediction = network.predict(x, y, xq)
+    K = kernel(x.numpy(), x.numpy(), 1.0) + task.lam * np.eye(40)
+    exact = kernel(xq.numpy(), x.numpy(), 1.0) @ np.linalg.solve(K, y.numpy())
+    error = abs(prediction.value.numpy() - exact)
+    assert (error <= prediction.bound.numpy()).all()
+    assert (error < most).all()
 
 
 @pytest.mark.filterwarnings("ignore:rounding at u")

@@ -21,7 +21,7 @@ from cyclopts.exceptions import (
 )
 
 from layerstep import __version__
-from layerstep.cli.options import UNNAMED, convert
+from layerstep.cli.options import UNNAMED, convert, import_module
 from layerstep.errors import InputError, LayerstepError, in_words
 
 VERBS = {
@@ -71,7 +71,13 @@ def command_line(asked: str = "") -> App:
     def launch(
         *words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
         json: Annotated[bool, Parameter(help="print the result as one line of JSON.")] = False,
+        modules: Annotated[
+            tuple[str, ...],
+            Parameter(name="--import", allow_repeating=True, help="a module of yours, with kernels, tasks or solvers."),
+        ] = (),
     ) -> None:
+        for module in modules:
+            import_module(module)
         verb, given, _ = app.parse_args(words, exit_on_error=False, print_error=False)
         if (result := verb(*given.args, **given.kwargs)) is not None:
             result.show(json)

@@ -11,10 +11,13 @@ from cyclopts import Parameter
 from layerstep.cli.options import Flat, TaskOptions, require_plot
 from layerstep.cli.output import Output, table
 
+PAPER = "richardson,cg,gd,nesterov"
+LINEAR = "gd-weights,newton,cg-weights,nesterov-weights"
+
 
 def run(
     *,
-    solvers: str = "richardson,cg,gd,nesterov",
+    solvers: str | None = None,
     steps: int = 200,
     task: Flat = TaskOptions(),  # noqa: B008
     prompts: int = 256,
@@ -26,7 +29,8 @@ def run(
     """Run classical solvers on every prefix of sampled prompts and print their errors step by step.
 
     Args:
-        solvers: names separated by commas; `all` for the whole library.
+        solvers: names separated by commas; `all` for the whole library (default: the paper's four,
+            richardson,cg,gd,nesterov; of linear tasks gd-weights,newton,cg-weights,nesterov-weights).
         steps: the largest number of steps; errors are shown at about eight of them, evenly in the logarithm.
         task: the prompts.
         prompts: number of prompts.
@@ -38,17 +42,18 @@ def run(
     from layerstep.errors import require_choice, require_count
     from layerstep.progress import showing
     from layerstep.solvers import SOLVERS, exact, solve_all
-    from layerstep.tasks import sample
+    from layerstep.tasks import LinearRegression, sample
 
     if names:
         return _list()
     require_count(prompts=prompts)
     require_count(1, 2**53, steps=steps)
+    asked = task.task()
+    solvers = solvers or (LINEAR if isinstance(asked, LinearRegression) else PAPER)
     asked_for = list(SOLVERS) if solvers == "all" else [name.strip() for name in solvers.split(",")]
     for name in asked_for:
         require_choice("--solvers", name, SOLVERS)
     require_plot(plot)
-    asked = task.task()
     shown = sorted({0, steps, *(round(steps ** (i / 6)) for i in range(7))})
     with showing(words=f"{len(asked_for)} solvers, {prompts} prompts") as show:
         drawn = sample(asked, prompts, seed)

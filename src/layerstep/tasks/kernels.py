@@ -11,7 +11,7 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -178,7 +178,7 @@ def is_built_in(kernel: Kernel) -> bool:
     return type(kernel) in WITH_PARAMETERS.values() or kernel in FUNCTIONS
 
 
-def kernel_name(kernel: object) -> str:
+def kernel_name(kernel: Any) -> str:
     """The name that KERNELS knows it by, of a name or of a kernel itself: a function of the user's gets its own.
 
     Nothing is imported because it is named.

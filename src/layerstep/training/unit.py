@@ -74,10 +74,10 @@ def order(
     functions: dict[str, Any] = {}
     for run in runs:
         for kind, name, there, own in (
-            ("kernel", run.task.kernel, KERNELS, kernels.BUILT_IN),
-            ("inputs", run.task.inputs, INPUTS, distributions.BUILT_IN),
+            ("kernel", run.task.kernel, KERNELS, kernels.is_built_in),
+            ("inputs", run.task.inputs, INPUTS, distributions.BUILT_IN.__contains__),
         ):
-            if there[name] not in own:
+            if not own(there[name]):
                 functions[f"{kind} {name}"] = there[name]
     if then is not None:
         functions["then"] = then

@@ -20,7 +20,7 @@ from layerstep.measurement.reading.hooks import EditableReader, GPTReader, Reade
 from layerstep.measurement.reading.probes import Probes
 from layerstep.measurement.reading.readouts import Head
 from layerstep.solvers import SOLVERS, Solver, solve
-from layerstep.tasks import Prompts, Task, Trajectory, sample
+from layerstep.tasks import Prompts, Task, Trajectory, sample, task_from_dict
 from layerstep.training import GPT
 from layerstep.training.pretrained import SHIPPED, model_folder
 
@@ -82,8 +82,9 @@ def _at(place: Path, task: Task | None, head: Head | None, probes: Probes | None
     gpt = GPT.from_pretrained(place)
     known = made_for(place, gpt)
     if task is None:
-        require("inputs" in known, "task", "None", "given, for config.json does not say what the model was made for")
-        task = Task(**known)
+        require(len(known) > 2, "task", "None", "given, for config.json does not say what the model was made for")
+        task = task_from_dict(known)
+        assert task is not None
     if probes is None and (place / PROBES).is_file():
         saved = Probes.load(place / PROBES, gpt)
         whole = isinstance(saved.reader, GPTReader) and not saved.reader.attention
@@ -97,7 +98,7 @@ def made_for(folder: Path, gpt: GPT) -> dict[str, Any]:
     about = read_json(folder / "config.json").get("about") or {}
     try:
         task = about.get("run", {}).get("task") or about.get("task")
-        return Task(**task).to_dict() if task else {"d": gpt.d, "N": gpt.N}
+        return task_from_dict(task).to_dict() if task else {"d": gpt.d, "N": gpt.N}
     except (AttributeError, TypeError, InputError) as error:
         raise FileError(f"{folder / 'config.json'} describes no task ({error}). Copy or write it again.") from error
 

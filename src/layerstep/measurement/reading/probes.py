@@ -26,7 +26,7 @@ from layerstep.errors import (
 )
 from layerstep.files import provenance, read_tensors, write_tensors
 from layerstep.measurement.reading.hooks import GPTReader, Reader, digest_of, in_float64, reader_of, require_causal
-from layerstep.tasks import Prompts, Task, Trajectory, sample
+from layerstep.tasks import Prompts, TaskProtocol, Trajectory, require_task, sample
 from layerstep.threads import Item, Result, one_per_worker
 from layerstep.training import GPT
 
@@ -125,7 +125,7 @@ class Probes:
 
 def probe(
     model: Any,
-    task: Task,
+    task: TaskProtocol,
     *,
     prompts: int = 38_400,
     batch: int = 64,
@@ -149,7 +149,7 @@ def probe(
 
 def probe_each(
     model: Any,
-    task: Task,
+    task: TaskProtocol,
     tokens: Sequence[str],
     *,
     prompts: int = 38_400,
@@ -161,6 +161,7 @@ def probe_each(
     progress: Callable[[float], None] | None = None,
 ) -> list[Probes]:
     """What `probe` gives for each of `tokens`, from one pass over the prompts."""
+    require_task(task, "sample", "to_dict", remedy="It comes after the model.")
     require_count(1, MOST_PROMPTS, prompts=prompts)
     require_count(batch=batch)
     require_count(0, seed=seed)
@@ -178,7 +179,8 @@ def probe_each(
     fit = _least_squares if method == "least-squares" else functools.partial(_gradient, lr=lr)
     firsts = [FIRST_TOKEN[name] for name in tokens]
     found = fit(reader, draw, -(-prompts // batch), firsts, progress=progress or (lambda done: None))
-    facts = {"task": task.to_dict(), "prompts": prompts, "seed": seed, "method": method, "label": label}
+    facts = {"prompts": prompts, "seed": seed, "method": method, "label": label}
+    facts |= {"task": task.to_dict()}  # type: ignore[attr-defined]
     facts |= {"weights": digest_of(reader.model), "provenance": provenance()}
     return [
         Probes(reader=reader, weights=tuple(w.cpu() for w in weights), facts=facts | {"tokens": name})

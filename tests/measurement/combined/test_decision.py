@@ -33,6 +33,14 @@ def test_the_rule(own, read, causal, solver, status, carried_by):
     assert found.readable == next((each for each in read if each), None)
 
 
+def test_the_models_own_predictions_decide_between_what_interventions_leave_open():
+    left = {"whose": "its own head", "alternatives": ("richardson-fixed",)}
+    assert decide("richardson-fixed", [], "richardson", **left).solver == "richardson-fixed"
+    assert decide("richardson", [], "richardson", **left).solver == "richardson"
+    assert decide(None, [], "richardson", **left).solver == "richardson"
+    assert decide("gd", [], "richardson", **left).status == "conflict"
+
+
 @pytest.mark.parametrize(
     ("order", "words"),
     [

@@ -38,11 +38,20 @@ class Answer:
 
 
 def decide(
-    own: str | None, read: Sequence[str | None], causal: str | None, *, whose: str, tested: bool = True
+    own: str | None,
+    read: Sequence[str | None],
+    causal: str | None,
+    *,
+    whose: str,
+    alternatives: Sequence[str] = (),
+    tested: bool = True,
 ) -> Answer:
     """From solvers, None where there is no claim: that of the model's own predictions at every layer (`whose` says
-    how they are made), those of probes and maps, and that of the interventions. tested: whether anything could be."""
+    how they are made), those of probes and maps, and that of the interventions, beside which they may leave others
+    open (`alternatives`). tested: whether anything could be."""
     readable = next((each for each in read if each is not None), None)
+    if causal is not None and own in alternatives:
+        causal = own  # interventions leave several, and the model's own predictions follow one of them
     if causal is not None and own is not None and causal != own:
         return Answer(solver=None, status=CONFLICT, readable=readable)
     if causal is not None:

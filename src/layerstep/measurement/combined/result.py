@@ -52,7 +52,10 @@ class Identification:
         if self.readings is not None:
             read += [verdict for name, verdict in self.readings.verdicts.items() if name != "lens"]
         whose = self.read_by if self.own is self.behaviour else "its own head"
-        causal = None if self.interventions is None else self.interventions.solver
+        causal, alternatives = None, ()
+        if self.interventions is not None and self.interventions.claims:
+            claim = max(self.interventions.claims, key=lambda each: len(each.steps_left))
+            causal, alternatives = claim.solver, getattr(claim, "alternatives", ())
         written = self.interventions is not None and any(layer.match for layer in self.interventions.layers)
         predicted = [each for each in (self.own, self.behaviour) if each is not None and each.status != NOTHING]
         return decide(
@@ -60,6 +63,7 @@ class Identification:
             [verdict.solver for verdict in read],
             causal,
             whose=whose,
+            alternatives=alternatives,
             tested=written or bool(predicted),
         )
 

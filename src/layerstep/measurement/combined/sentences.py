@@ -24,9 +24,11 @@ def _answer(found: Identification) -> str:
     if answer.status == RUNS:
         claim = max(found.interventions.claims, key=lambda each: len(each.steps_left))  # type: ignore[union-attr]
         left = ", ".join(map(str, claim.steps_left))
+        others = getattr(claim, "alternatives", ()) if found.own is None or found.own.solver is None else ()
+        either = f" (or {', '.join(others)}: undecided)" if others else ""
         return (
-            f"{found.label} runs {answer.solver}: what is written into {claim.first} to {claim.last} comes out as this "
-            f"solver says ({claim.form} form; {left} steps left)."
+            f"{found.label} runs {answer.solver}{either}: what is written into {claim.first} to {claim.last} comes out "
+            f"as this solver says ({claim.form} form; {left} steps left)."
         )
     if answer.status == PREDICTS:
         own = found.own

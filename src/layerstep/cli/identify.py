@@ -60,10 +60,11 @@ def run(
         subject, source = _open(model, probes, probe_prompts, seed, device, task, show)
         if behaviour_only:
             found = _behaviour(subject, prompts, seed, interventions, show)
+            text = str(found)
         else:
             parts = PARTS if interventions else PARTS[:2]
             found = identify_subject(subject, parts=parts, prompts=prompts, seed=seed, progress=show)
-    text = found.report() if verbose and not behaviour_only else str(found)
+            text = found.report() if verbose else str(found)
     lines = [text, *([f"  {source}"] if source else [])]
     if plot is not None and getattr(found, "table", found) is not None:
         found.figure(str(plot))
@@ -81,7 +82,10 @@ def _behaviour(subject, count: int, seed: int, interventions: bool, show):
 
     prompts = subject.prompts or sample(subject.task, count, seed)
     model_fn = subject.own or (subject.probes.path if subject.probes else None)
-    path = subject.path or model_fn(prompts)
+    path = subject.path
+    if path is None:
+        assert model_fn is not None  # a model without predictions of its own comes with probes
+        path = model_fn(prompts)
     show(0.0, "comparing with every solver")
     # A network with the one context N has bounds on its labels, which other labels may pass.
     again = model_fn if interventions and path.N > 1 else None

@@ -49,7 +49,7 @@ class RayTasks(Engine):
         self.slots, self.at_once = max(1, int(share)), float("inf")
 
     def _start(self, address: str, folder: Path, start: dict[str, Any]) -> None:
-        from ray.exceptions import AuthenticationError
+        from ray.exceptions import AuthenticationError  # type: ignore[import-not-found]
 
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR} | start
         if address == "local":

@@ -173,7 +173,7 @@ FUNCTIONS = frozenset(kernel for kernel in KERNELS.values() if not isinstance(ke
 LOG_KERNELS: dict[Kernel, Kernel] = {gaussian: log_gaussian}
 
 
-def is_built_in(kernel: Kernel) -> bool:
+def is_built_in(kernel: object) -> bool:
     """Whether it is a kernel of this file, which its name identifies."""
     return type(kernel) in WITH_PARAMETERS.values() or kernel in FUNCTIONS
 
@@ -199,7 +199,7 @@ def kernel_name(kernel: Any) -> str:
     return found.name if isinstance(found, Named) and kernel not in KERNELS else kernel
 
 
-def _registered(kernel: Kernel) -> str:
+def _registered(kernel: Callable[..., Any]) -> str:
     """Enter a function of the user's in KERNELS, by the name it can be imported with."""
     for name, known in KERNELS.items():
         if known is kernel:

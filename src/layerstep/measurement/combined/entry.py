@@ -27,7 +27,7 @@ from layerstep.measurement.combined.result import PARTS, Identification
 from layerstep.measurement.combined.subject import Subject, open_subject
 from layerstep.measurement.identification.crossfit import Instrument
 from layerstep.measurement.identification.decision import Rule
-from layerstep.measurement.identification.families import Family
+from layerstep.measurement.identification.families import FAMILIES, Family
 from layerstep.measurement.identification.library import default_contexts
 from layerstep.measurement.identification.pipeline import FEWEST, identify_path
 from layerstep.measurement.identification.result import Verdict
@@ -251,8 +251,8 @@ class _Predictions:
         wanted = None  # what the task asks for, of what there is
         if list(contexts) != list(range(1, self.task.N + 1)):
             wanted = sorted({min(contexts, key=lambda n: abs(n - each)) for each in default_contexts(self.task.N)})
-        given = {} if self.families is None else {"families": self.families}
-        return Instrument.prepare(self.prompts, self.task, wanted, compare, cache=self.cache, **given)
+        families = FAMILIES if self.families is None else self.families
+        return Instrument.prepare(self.prompts, self.task, wanted, compare, cache=self.cache, families=families)
 
     def _verdict(
         self, path: Trajectory, model_fn: Callable[[Prompts], Trajectory] | None = None, reading: str = ""

@@ -17,6 +17,12 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
+def as_for_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the checks of shapes and types that tests have."""
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+
+
+@pytest.fixture
 def examples() -> Callable[[str], list[CodeType]]:
     """The Python blocks of a page of this repository, compiled: `exec` each; ```py blocks are left out."""
 

@@ -68,12 +68,14 @@ def require_choice(argument: str, value: object, choices, remedy: str = "") -> N
     require(there, argument, quoted(value), f"one of {', '.join(map(str, choices))}", remedy)
 
 
-def require_kind(argument: str, value: object, kind: type | tuple[type, ...], remedy: str = "") -> None:
+def require_kind(
+    argument: str, value: object, kind: type | tuple[type, ...], remedy: str = "", called: str | None = None
+) -> None:
     """Raise InputError unless `value` is of the class `kind`: arguments given in another order, or of another kind."""
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         given = "None" if value is None else _a(type(value).__name__)
-        require(False, argument, given, " or ".join(_a(each.__name__) for each in kinds), remedy)
+        require(False, argument, given, called or " or ".join(_a(each.__name__) for each in kinds), remedy)
 
 
 def require_callable(argument: str, value: object, allowed: str, remedy: str = "") -> None:

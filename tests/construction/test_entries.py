@@ -16,13 +16,7 @@ from layerstep.construction.schemes.exact import Exact
 from layerstep.construction.schemes.paper import Paper
 from layerstep.errors import FileError, InputError
 
-
-@pytest.fixture(autouse=True)
-def as_for_a_user(monkeypatch):
-    """Without the checks of shapes and types that tests have."""
-    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
-
-
+pytestmark = pytest.mark.usefixtures("as_for_a_user")
 PROBLEM = Problem(d=2, N=5, kernel=Gaussian(v=2.0), lam=1.0, B_x=1.0, B_y=1.0)
 BASE = {"d": 2, "N": 5, "v": 2.0, "lam": 1.0, "B_x": 1.0, "B_y": 1.0}
 

@@ -73,7 +73,7 @@ class TaskOptions:
 
     def task(self, own: Mapping[str, Any] | None = None, whose: str = "") -> Any:
         """The task of these options and of `own`, what the model `whose` was made for. They must not contradict."""
-        from layerstep.tasks import task_from_dict
+        from layerstep.tasks import LinearRegression, Task, task_from_dict
 
         own = dict(own or {})
         given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
@@ -97,7 +97,9 @@ class TaskOptions:
             same = math.isclose(made_for, asked) if close else made_for == asked  # type: ignore[arg-type]
             remedy = "Leave the option out; other prompts are compared with ls.identify in Python."
             require(same, f"--{name.replace('_', '-')}", asked, f"{made_for}, which {whose} was made for", remedy)
-        return task_from_dict({**given, **own})
+        if whole:
+            return task_from_dict({**given, **own})
+        return (LinearRegression if linear else Task)(**given, **{name: own[name] for name in own if name != "type"})
 
 
 LINEAR_ONLY = {"covariance", "mean", "prior", "pool"}

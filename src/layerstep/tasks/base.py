@@ -56,7 +56,8 @@ def require_task(task: object, *needs: str, remedy: str = "") -> None:
         return
     shaped = not isinstance(task, type) and all(isinstance(getattr(task, name, None), int) for name in ("d", "N"))
     if not shaped:
-        require_kind("task", task, KernelTask, remedy or "Make one with ls.Task() or ls.LinearRegression().")
+        remedy = remedy or "Make one with ls.Task() or ls.LinearRegression()."
+        require_kind("task", task, KernelTask, remedy, "a Task")
     require_count(d=getattr(task, "d", None), N=getattr(task, "N", None))
     for need in needs:
         there = getattr(task, need, None)

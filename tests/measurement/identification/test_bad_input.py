@@ -1,7 +1,6 @@
 """Bad input is answered in words: layers, prompts, instruments and arguments that are not what they should be."""
 
 from dataclasses import replace
-from inspect import unwrap  # past the tests' own check of types
 
 import pytest
 import torch
@@ -93,6 +92,7 @@ def test_labels_too_large_for_single_precision_are_refused_in_words(short):
         ),
     ],
 )
+@pytest.mark.usefixtures("as_for_a_user")
 def test_mistaken_arguments_are_refused_before_the_library_is_built(prompts, arguments, words, monkeypatch):
     def build(*_, **options):
         raise AssertionError("the library is built")
@@ -100,4 +100,4 @@ def test_mistaken_arguments_are_refused_before_the_library_is_built(prompts, arg
     monkeypatch.setattr(Instrument, "prepare", build)
     given = {"path": planted(prompts, "richardson"), "prompts": prompts, "task": TASK}
     with pytest.raises(ls.InputError, match=words):
-        unwrap(identify)(**(given | arguments))
+        identify(**(given | arguments))

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from inspect import unwrap  # past the tests' own check of types
 
 import numpy as np
 import pytest
@@ -163,8 +162,9 @@ def test_a_constructed_transformer_is_named_with_one_step_an_iteration(prompts, 
     assert verdict.overall.fit("richardson").step.tolist() == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.usefixtures("as_for_a_user")
 def test_a_verdict_is_text_json_and_a_figure(prompts, instrument, tmp_path):
-    verdict = unwrap(identify)(planted(prompts, "richardson"), prompts, TASK, instrument=instrument, seed=np.int64(0))
+    verdict = identify(planted(prompts, "richardson"), prompts, TASK, instrument=instrument, seed=np.int64(0))
     assert "planted richardson: richardson" in str(verdict)
     loaded = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
     assert loaded["solver"] == "richardson"

@@ -443,4 +443,4 @@ def test_numpy_numbers_are_saved_as_numbers(tmp_path):
 )
 def test_bad_values_are_refused_in_words(changes, words):
     with pytest.raises(ls.InputError, match=words):
-        unwrap(probe)(small_gpt(), TASK, prompts=8, **changes)
+        unwrap(probe)(small_gpt(), TASK, **{"prompts": 8, **changes})

@@ -17,15 +17,17 @@ MAY_IMPORT = {
     "memory": {"errors"},
     "progress": set(),
     "engines": {"errors", "files"},
+    "folders": {"errors", "files"},
     "tasks": GROUND,
     "solvers": GROUND | {"tasks"},
     "construction": GROUND | {"tasks"},
-    "training": GROUND | {"tasks", "engines"},
+    "training": GROUND | {"tasks", "engines", "folders"},
     "plotting": set(),
-    "measurement": GROUND | {"engines", "plotting", "tasks", "solvers", "construction", "training"},
-    "reproduction": GROUND | {"engines", "plotting", "tasks", "solvers", "construction", "training", "measurement"},
+    "measurement": GROUND | {"engines", "folders", "plotting", "tasks", "solvers", "construction", "training"},
+    "reproduction": GROUND
+    | {"engines", "folders", "plotting", "tasks", "solvers", "construction", "training", "measurement"},
     "cli": GROUND
-    | {"engines", "tasks", "solvers", "construction", "training", "measurement", "plotting", "reproduction"},
+    | {"engines", "folders", "tasks", "solvers", "construction", "training", "measurement", "plotting", "reproduction"},
 }
 FILES = sorted(SRC.rglob("*.py"))
 

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from layerstep.files import provenance, write_json, write_text
+from layerstep.folders.layout import CHECKPOINTS
 from layerstep.training import GPT, Run, evaluate
 from layerstep.training.checkpoint import load_checkpoint
 from layerstep.training.engine import Engine
-from layerstep.training.folders import CHECKPOINTS
 from layerstep.training.loop import training
 from layerstep.training.sampling import CHUNK
 from layerstep.training.stack import Layout

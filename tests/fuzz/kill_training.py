@@ -19,10 +19,10 @@ from pathlib import Path
 
 import torch
 
+from layerstep.folders.layout import CHECKPOINTS, LOG
 from layerstep.tasks import Task
 from layerstep.training import Model, Run, train
 from layerstep.training.checkpoint import load_checkpoint
-from layerstep.training.folders import CHECKPOINTS, LOG
 
 RUN = Run(task=Task(N=4, d=2), model=Model(layers=1, heads=2, width=16), steps=640, batch=4, lr=1e-3, warmup=10)
 STACK = [RUN, RUN.override(seed=1, inputs="uniform")]

@@ -18,10 +18,10 @@ import layerstep as ls
 from layerstep.engines import driving
 from layerstep.errors import InputError
 from layerstep.files import InUseError, locked
+from layerstep.folders.survey import find_runs
 from layerstep.training import unit as worker
 from layerstep.training.loop import training
 from layerstep.training.planning import names_of
-from layerstep.training.survey import find_runs
 
 RUN = ls.Run(task=ls.Task(N=4, d=2), model=ls.Model(layers=1, heads=2, width=16), steps=64, batch=4, lr=1e-3, warmup=10)
 SEEDS = [RUN.override(seed=seed) for seed in range(4)]

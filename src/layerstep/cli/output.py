@@ -12,20 +12,24 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from layerstep.errors import LayerstepError
+
 
 @dataclass(frozen=True)
 class Output:
-    """`data` is what --json prints; `parts`, lines and tables, are what people read."""
+    """`data` is what --json prints; `parts`, lines and tables, are what people read. `failed`: raised after that."""
 
     data: Any
     parts: Sequence[str | Table]
+    failed: str = ""
 
     def show(self, as_json: bool) -> None:
         if as_json:
             print(json.dumps(finite(self.data), allow_nan=False))
-            return
-        for part in self.parts:
+        for part in () if as_json else self.parts:
             _print_table(part) if isinstance(part, Table) else print(part)
+        if self.failed:
+            raise LayerstepError(self.failed)
 
 
 def finite(value: Any) -> Any:
@@ -49,5 +53,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | No
 
 def _print_table(made: Table) -> None:
     """Print at the width that cells need that may not wrap, whatever the terminal's: 0.001... is not a number."""
-    needed = Console(width=10_000).measure(made).minimum
+    measured = Console(width=10_000).measure(made)
+    needed = measured.maximum if all(column.no_wrap for column in made.columns) else measured.minimum
     Console(width=max(needed, Console().width)).print(made)

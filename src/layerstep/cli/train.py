@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from layerstep.cli.options import KINDS, TaskOptions
+from layerstep.cli.options import KINDS, TaskOptions, import_named
 from layerstep.cli.output import Output
 from layerstep.errors import InputError, quoted, require, require_count
 from layerstep.files import read_json
+from layerstep.folders.layout import CHECKPOINTS, EVALUATION, RUNS
 from layerstep.tasks import LinearRegression, Task
 from layerstep.training import PRESETS, Model, Run, train
 from layerstep.training.config import ATTENTION, PRECISION, scalars
 from layerstep.training.directory import places
-from layerstep.training.folders import CHECKPOINTS, EVALUATION, RUNS
 from layerstep.training.loop import WAIT
 
 HELP = {
@@ -150,17 +150,30 @@ def _how_to_go_on(out: Path) -> str:
 
 def parse(changes: str) -> dict[str, Any]:
     """'lr=1e-3,layers=4' as {'lr': 0.001, 'layers': 4}, each value of its field's type."""
-    kinds = SCALARS
     values: dict[str, Any] = {}
     for change in filter(None, changes.split(",")):
-        name, equals, text = change.partition("=")
-        if not equals or name not in kinds:
-            names = ", ".join(kinds)
-            raise InputError(f"--set or --stack {quoted(change)}: must be NAME=VALUE with NAME one of {names}.")
+        name, text = named(change, "--set or --stack")
         if name in values:
             raise InputError(f"--set or --stack {quoted(changes)}: {name} is given twice. Give it once.")
-        try:
-            values[name] = kinds[name](text)
-        except ValueError:
-            require(False, name, quoted(text), KINDS[kinds[name]])
+        values[name] = scalar(name, text)
     return values
+
+
+def named(change: str, option: str) -> tuple[str, str]:
+    """'lr=1e-3' as ('lr', '1e-3')."""
+    name, equals, text = change.partition("=")
+    if not equals or name not in SCALARS:
+        names = ", ".join(SCALARS)
+        raise InputError(f"{option} {quoted(change)}: must be NAME=VALUE with NAME one of {names}.")
+    return name, text
+
+
+def scalar(name: str, text: str) -> Any:
+    """A number of a run from its text, of its field's type."""
+    kind = SCALARS[name]
+    if name == "kernel":
+        import_named(text)
+    try:
+        return kind(text)
+    except ValueError:
+        require(False, name, quoted(text), KINDS[kind])

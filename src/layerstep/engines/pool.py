@@ -21,10 +21,10 @@ class Engine:
     name = "executor"
     keeps_jobs = False  # when the driver dies
     every = 3.0  # seconds between looks at what the units have written
+    mine = False  # whether this engine made the executor
 
     def __init__(self, executor: Any, *, gpus: int | None = None, threads: int | None = None) -> None:
         self.executor, self.gpus, self.threads = executor, gpus, threads or 1
-        self.mine = False
         workers = getattr(executor, "_max_workers", None)
         self.slots = workers if isinstance(workers, int) else None
         self.at_once: float = float("inf")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import logging
 import os
+import secrets
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from layerstep.engines.choice import installed
 from layerstep.engines.pool import Engine, Function
 from layerstep.errors import InputError, in_words, require, require_choice
 
-LONGEST_FOLDER = 107 - 60  # of a Unix socket's path, less what Ray adds
+LONGEST_FOLDER = 107 - 62  # of a Unix socket's path, less what Ray adds
 HOW = (
     "Ray runs the code of whoever reaches its ports. Run: ray get-auth-token --generate; copy ~/.ray/auth_token to "
     "every node, set RAY_AUTH_MODE=token there before ray start, and call again."
@@ -30,9 +33,9 @@ class RayTasks(Engine):
         options = dict(options)
         address = address_in(options)
         options.pop("address", None)
-        os.environ["RAY_AUTH_MODE"] = "token"
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        self.ray = ray = installed("ray")
+        self.ray, self.folder = installed("ray"), folder
+        ray = self.ray
         known = set(inspect.signature(ray.init).parameters) - {"num_cpus", "num_gpus", "resources"}
         start = {name: options.pop(name) for name in list(options) if name in known or name.startswith("_")}
         self.mine = not ray.is_initialized()
@@ -53,15 +56,22 @@ class RayTasks(Engine):
 
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR} | start
         if address == "local":
+            if not token_is_there():  # Ray would write one to the home directory, for all to read
+                os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # of this process and of what it starts
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # as there: loopback, whatever the system
+            with contextlib.suppress(ImportError, AttributeError):  # Ray reads it when it is imported, perhaps before
+                importlib.import_module("ray._private.ray_constants").ENABLE_RAY_CLUSTER = False
             options.setdefault("include_dashboard", False)
             options.setdefault("_node_ip_address", "127.0.0.1")
             options.setdefault("_temp_dir", str(socket_folder(folder)))
+        elif "RAY_AUTH_MODE" not in os.environ:
+            os.environ["RAY_AUTH_MODE"] = "token"
+            with contextlib.suppress(ImportError, AttributeError):  # Ray reads it when it is imported, and now
+                importlib.import_module("ray._raylet").Config.initialize("")
         try:
             self.ray.init(address=address, **options)
         except (ConnectionError, RuntimeError, ValueError, OSError, AuthenticationError) as error:
             raise InputError(f"on = 'ray', address = {address!r}: {in_words(error)}") from error
-        with contextlib.suppress(OSError):  # Ray leaves it readable to all
-            (Path.home() / ".ray" / "auth_token").chmod(0o600)
 
     def submit(self, function: Function, arguments: Sequence[str]) -> list[Any]:
         try:
@@ -76,6 +86,7 @@ class RayTasks(Engine):
     def close(self, wait: bool = True) -> None:
         if self.mine and wait:  # tasks that nobody waits for end with this process
             self.ray.shutdown()
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class RayFuture:
@@ -102,10 +113,14 @@ def require_token(address: str) -> None:
     require_choice("RAY_AUTH_MODE", os.environ.get("RAY_AUTH_MODE", "token").lower(), ("token",), HOW)
     if address == "local":
         return
+    require(token_is_there(), "on", f"'ray' with the address {address}", "used with a token, and there is none", HOW)
+
+
+def token_is_there() -> bool:
+    """Whether Ray will find a token: in the environment or in a file."""
     named = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    files = [Path(named)] if named else [Path.home() / ".ray" / "auth_token"]
-    there = bool(os.environ.get("RAY_AUTH_TOKEN")) or any(file.is_file() for file in files)
-    require(there, "on", f"'ray' with the address {address}", "used with a token, and there is none", HOW)
+    file = Path(named) if named else Path.home() / ".ray" / "auth_token"
+    return bool(os.environ.get("RAY_AUTH_TOKEN")) or file.is_file()
 
 
 def socket_folder(folder: Path) -> Path:
@@ -116,7 +131,8 @@ def socket_folder(folder: Path) -> Path:
     for each in candidates:
         if len(os.fsencode(each)) <= LONGEST_FOLDER:
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return each
+            each.chmod(0o700)
+            return each / "s"  # Ray lets everybody write into its own
     raise InputError(
         f"out = {folder.parent}: its path is too long for Ray's sockets ({LONGEST_FOLDER} bytes with /.ray). "
         "Choose a shorter one, or name a directory of yours: _temp_dir='/home/me/ray'."

@@ -16,6 +16,7 @@ import torch
 
 from layerstep.errors import FileError, require_choice
 from layerstep.files import provenance, read_json, write_json, write_text
+from layerstep.folders.survey import unit_of
 from layerstep.reproduction.predictions import predict
 from layerstep.reproduction.runs import RUNS, preset_of
 from layerstep.training import GPT, Run, evaluate
@@ -110,7 +111,7 @@ def _about(trained: Path) -> dict[str, Any]:
 
 def _log(trained: Path, run: Run) -> tuple[list[str], list[dict[str, Any]]]:
     """Names of the runs trained stacked, and this one's part of their log."""
-    home = trained if (trained / "runs.json").is_file() else trained.parent
+    home = unit_of(trained)
     runs = [Run.from_dict(values) for values in read_json(home / "runs.json")["runs"]]
     at = runs.index(run)
     names = [each.name for each in runs]

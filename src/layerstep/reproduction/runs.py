@@ -55,7 +55,7 @@ class PaperRun:
     @property
     def command(self) -> str:
         """What trains it and puts its results in place."""
-        return f"layerstep sweep {self.name}"
+        return f"layerstep sweep {self.name} --publish"
 
     @property
     def training(self) -> str:

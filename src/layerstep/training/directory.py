@@ -12,8 +12,8 @@ import torch
 
 from layerstep.errors import InputError, LayerstepError
 from layerstep.files import InUseError, locked, provenance, read_json, write_json
+from layerstep.folders.layout import CONFIG, FAILED, LOCK, RUNS
 from layerstep.training.config import Run
-from layerstep.training.folders import CONFIG, FAILED, LOCK, RUNS
 from layerstep.training.gpt import GPT
 
 

@@ -13,12 +13,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import FileError, InputError, require_count, require_kind
+from layerstep.errors import FileError, InputError, as_device, require_count, require_kind
 from layerstep.files import provenance, read_json, write_json
+from layerstep.folders.layout import CONFIG, EVALUATION, facts_of
+from layerstep.folders.survey import Entry, find_runs
 from layerstep.tasks import LinearRegression, Prompts, TaskProtocol, require_task, sample
 from layerstep.training.config import Run
-from layerstep.training.folders import EVALUATION
 from layerstep.training.gpt import GPT
+
+PROMPTS = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,19 +54,59 @@ class Evaluation:
             "ratio": self.ratio if math.isfinite(self.ratio) else None,
         }
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Evaluation:
+        errors = {name: torch.tensor(values[name], dtype=torch.float64) for name in ("mse", "krr")}
+        return cls(B=values["B"], seed=values["seed"], **errors)
 
-def evaluate_run(model: GPT, run: Run, folder: Path, *, B: int, facts: Mapping[str, Any]) -> None:
+
+def evaluate_run(model: GPT, run: Run, folder: Path, *, B: int, facts: Mapping[str, Any]) -> Evaluation:
     """Write evaluation.json, unless it is there: errors on B prompts of the run's task, on streams that training never
     uses, and `facts` of the training."""
     file = folder / EVALUATION
-    with contextlib.suppress(FileError, KeyError, TypeError):
-        found = read_json(file)
-        if found["identity"] == run.identity and found["evaluation"]["mse"][-1] >= 0:
-            return
+    if (known := _known(file, run)) is not None:
+        return known
     found = evaluate(model, run.task, B=B, seed=run.seed)
     device = str(next(model.parameters()).device)
     whole = {"identity": run.identity, "evaluation": found.to_dict(), **facts, "provenance": provenance(device)}
     write_json(file, whole)
+    return found
+
+
+def finished_runs(root: Path) -> list[Entry]:
+    """The runs below `root` whose models are trained to their end; or the model in it, where a published one is."""
+    found = [entry for entry in find_runs(root) if entry.state == "done"]
+    if not found and (root / CONFIG).is_file():
+        run = _run_of(root)
+        found = [Entry(run.identity, run.to_dict(), root, state="done", name=root.name)]
+    return found
+
+
+def _run_of(folder: Path) -> Run:
+    try:
+        return Run.from_dict(read_json(folder / CONFIG)["about"]["run"])
+    except (KeyError, TypeError) as error:
+        raise FileError(f"{folder / CONFIG} does not say which run it is of. Give a directory of a run.") from error
+
+
+def evaluate_entry(entry: Entry, *, prompts: int | None = None, device: str | None = None) -> Evaluation:
+    """What evaluation.json says, which is made where it is missing; or an evaluation on so many prompts, not kept."""
+    run = Run.from_dict(entry.run)
+    if prompts is None and (known := _known(entry.folder / EVALUATION, run)) is not None:
+        return known
+    model = GPT.from_pretrained(entry.folder, device=as_device(device))
+    if prompts is not None:
+        return evaluate(model, run.task, B=prompts, seed=run.seed)
+    unit = entry.unit or entry.folder
+    return evaluate_run(model, run, entry.folder, B=PROMPTS, facts=facts_of(unit, {"folders": entry.beside}))
+
+
+def _known(file: Path, run: Run) -> Evaluation | None:
+    with contextlib.suppress(FileError, KeyError, TypeError, ValueError):
+        found = read_json(file)
+        if found["identity"] == run.identity and found["evaluation"]["mse"][-1] >= 0:
+            return Evaluation.from_dict(found["evaluation"])
+    return None
 
 
 @torch.no_grad()

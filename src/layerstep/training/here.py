@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,75 +21,57 @@ from layerstep.training.unit import Then, afterwards, outcome_of
 TOGETHER = 6  # units of other shapes at the same time on a GPU: more were not measured
 
 
-@dataclass
-class Here:
-    """How a sweep runs here. time_is_up and may_go are asked between chunks; see `run_round_robin`."""
+def train_units(
+    units: Sequence[Unit], then: Then | None, look: Callable[[], None], minutes: float | None, **options: Any
+) -> dict[str, tuple[str, Any]]:
+    """State and result of `then` by identity; a unit that time or a signal stopped is not among them.
 
-    together: int | None = None
-    time_is_up: Callable[[], bool] = lambda: False
-    may_go: Callable[[int], bool] = lambda index: True
-    on_log: Callable[[int, Mapping[str, Any]], None] = lambda index, record: None
-    on_end: Callable[[int, LayerstepError | None], None] = lambda index, error: None
+    Ctrl-C, SIGTERM and SIGUSR2 write a checkpoint of each first, and are raised again then.
+    """
+    device = torch.device(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+    together = TOGETHER if device.type == "cuda" else 1
+    slices: dict[str, Any] = {"stream_slices": 1 if len(units) > 1 else STREAM_SLICES}
+    until = None if minutes is None else time.monotonic() + 60 * minutes
+    ended: set[int] = set()
+    states: dict[str, tuple[str, Any]] = {}
+    after: list[Future[None]] = []
 
-    def train(
-        self, units: Sequence[Unit], then: Then | None, look: Callable[[], None], **options: Any
-    ) -> dict[str, tuple[str, Any]]:
-        """State and result of `then` by identity; a unit that time or a signal stopped is not among them.
+    def on_end(index: int, error: LayerstepError | None) -> None:
+        ended.add(index)
+        after.append(beside.submit(finish, units[index], error))
 
-        Ctrl-C, SIGTERM and SIGUSR2 write a checkpoint of each first, and are raised again then.
-        """
-        device = torch.device(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
-        together = self.together or (TOGETHER if device.type == "cuda" else 1)
-        slices: dict[str, Any] = {"stream_slices": 1 if len(units) > 1 else STREAM_SLICES}
-        ended: set[int] = set()
-        states: dict[str, tuple[str, Any]] = {}
-        after: list[Future[None]] = []
+    def finish(unit: Unit, error: LayerstepError | None) -> None:
+        for run, place in zip(unit.runs, unit.places, strict=True):
+            outcome = outcome_of(run, place, unit.folder)
+            if outcome.state == "waiting" and error is not None:
+                states[run.identity] = (f"failed: {error}", None)
+                continue
+            outcome = outcome if then is None else afterwards(then, outcome)
+            states[run.identity] = (outcome.state, outcome.result)
 
-        def on_end(index: int, error: LayerstepError | None) -> None:
-            ended.add(index)
-            self.on_end(index, error)
-            after.append(beside.submit(finish, units[index], error))
+    def may_go(index: int) -> bool:
+        return index in [i for i in range(len(units)) if i not in ended][:together]
 
-        def finish(unit: Unit, error: LayerstepError | None) -> None:
-            for run, place in zip(unit.runs, unit.places, strict=True):
-                outcome = outcome_of(run, place, unit.folder)
-                if outcome.state == "waiting" and error is not None:
-                    states[run.identity] = (f"failed: {error}", None)
-                    continue
-                outcome = outcome if then is None else afterwards(then, outcome)
-                states[run.identity] = (outcome.state, outcome.result)
+    def log(record: Mapping[str, Any]) -> None:
+        look()
 
-        def may_go(index: int) -> bool:
-            first = [i for i in range(len(units)) if i not in ended][:together]
-            return index in first and (index == first[0] or self.may_go(index))
+    with signals_wait(others=True) as arrived:
 
-        def log(index: int) -> Callable[[Mapping[str, Any]], None]:
-            def seen(record: Mapping[str, Any]) -> None:
-                self.on_log(index, record)
-                look()
+        def time_is_up() -> bool:
+            return bool(arrived) or (until is not None and time.monotonic() >= until)
 
-            return seen
-
-        with signals_wait(others=True) as arrived:
-            with ThreadPoolExecutor(1) as beside:
-                trainings = [
-                    _in_words(
-                        training(
-                            unit.runs if unit.names else unit.runs[0],
-                            unit.folder,
-                            names=unit.names or None,
-                            on_log=log(index),
-                            **slices | options,
-                        )
-                    )
-                    for index, unit in enumerate(units)
-                ]
-                run_round_robin(trainings, on_end, may_go=may_go, time_is_up=lambda: bool(arrived) or self.time_is_up())
-                for future in after:
-                    future.result()
-        for number in arrived:
-            signal.raise_signal(number)
-        return states
+        with ThreadPoolExecutor(1) as beside:
+            trainings = []
+            for unit in units:
+                runs = unit.runs if unit.names else unit.runs[0]
+                told = {"names": unit.names or None, "on_log": log, **slices, **options}
+                trainings.append(_in_words(training(runs, unit.folder, **told)))
+            run_round_robin(trainings, on_end, may_go=may_go, time_is_up=time_is_up)
+            for future in after:
+                future.result()
+    for number in arrived:
+        signal.raise_signal(number)
+    return states
 
 
 def _in_words(trained: Generator[None, None, Any]) -> Generator[None, None, Any]:

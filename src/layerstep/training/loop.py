@@ -29,13 +29,13 @@ from layerstep.errors import (
     require_count,
 )
 from layerstep.files import provenance, write_json, write_text
+from layerstep.folders.layout import CHECKPOINTS, FAILED, LOG, SNAPSHOTS, facts_of
 from layerstep.progress import showing
 from layerstep.training.checkpoint import load_checkpoint, remove_checkpoints, save_checkpoint
 from layerstep.training.config import Run
 from layerstep.training.directory import begun_in, claim, failures, finished_models, places, wait_for
 from layerstep.training.engine import STREAM_SLICES, Engine
 from layerstep.training.evaluation import evaluate_run
-from layerstep.training.folders import CHECKPOINTS, FAILED, LOG, SNAPSHOTS, facts_of
 from layerstep.training.interruption import run_to_end
 from layerstep.training.schedule import active_points, learning_rate
 from layerstep.training.stack import require_fits, require_stackable

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layerstep.errors import LONGEST_NAME, InputError, require, require_kind
+from layerstep.errors import LONGEST_NAME, InputError, quoted, require, require_kind
 from layerstep.files import digest
+from layerstep.folders.survey import STACKS, Begun, begun_below, differing, failure_of, flat, is_saved, wanted_runs
 from layerstep.training.config import Run
 from layerstep.training.stack import needed_bytes, shared
-from layerstep.training.survey import STACKS, Begun, begun_below, differing, failure_of, flat, is_saved, wanted_runs
 
 STACKED = 4  # more save little: launches are then a tenth of a step
 STACK_BYTES = 16 * 2**30  # a stack that needs more fills a GPU without being one
@@ -43,6 +43,15 @@ def require_runs(runs: Any) -> list[Run]:
         if first != index:
             raise InputError(f"runs {first} and {index} are the same run. Give each once.")
     return list(runs)
+
+
+def require_names(runs: Any) -> list[str]:
+    """The names that directories are given, none where they are to be found."""
+    names = list(runs) if isinstance(runs, Mapping) else []
+    for name in names:
+        plain = isinstance(name, str) and re.fullmatch(r"[\w+,=-][\w.+,=:-]*", name) and len(name) <= LONGEST_NAME - 32
+        require(bool(plain), "name of a run", quoted(name), "letters, digits and . + , = : - _, as in sphere-2")
+    return names
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:

@@ -16,14 +16,22 @@ import torch
 
 from layerstep.engines import Engine, Work, choose_engine, drive
 from layerstep.engines.choice import require_engine, visible_gpus
-from layerstep.errors import InputError, as_device, as_path, require_callable, require_count, require_kind
+from layerstep.errors import (
+    InputError,
+    as_device,
+    as_path,
+    require_callable,
+    require_count,
+    require_kind,
+    require_positive,
+)
 from layerstep.files import InUseError, locked, read_json, write_json
+from layerstep.folders.layout import last_records
+from layerstep.folders.survey import JOBS, SWEEP, Begun, checkpoint_step, is_writing, wanted_runs
 from layerstep.progress import showing
 from layerstep.training.config import Run
-from layerstep.training.folders import last_records
-from layerstep.training.here import Here
-from layerstep.training.planning import Plan, free_names, grouped, names_of, plan, require_runs
-from layerstep.training.survey import JOBS, SWEEP, Begun, checkpoint_step, is_writing, wanted_runs
+from layerstep.training.here import train_units
+from layerstep.training.planning import Plan, free_names, grouped, names_of, plan, require_names, require_runs
 from layerstep.training.unit import Outcome, Then, kept_result, order, train_unit
 
 CHECKPOINT_SECONDS = 300.0  # all that share a disk write together
@@ -31,7 +39,7 @@ FORMAT = 1
 
 
 def sweep(
-    runs: Sequence[Run],
+    runs: Sequence[Run] | Mapping[str, Run],
     out: str | os.PathLike,
     on: Any = None,
     *,
@@ -46,10 +54,11 @@ def sweep(
     prompts: int = 2048,
     progress: bool = False,
     index: int | None = None,
+    minutes: float | None = None,
     **options: Any,
 ) -> list[Outcome]:
-    """Train `runs`, each to a directory in `out` that is named by what differs. One outcome per run, in their order:
-    `.run .folder .state`, where the state is done, waiting, training, or failed: and why.
+    """Train `runs`, each to a directory in `out` that is named by what differs, or as in {name: run}. One outcome per
+    run, in their order: `.run .folder .state`, where the state is done, waiting, training, or failed: and why.
 
     on: None for this process and its device; "slurm" (by submitit) or "ray"; or anything with submit(function,
     argument), such as a ProcessPoolExecutor or `client.get_executor()` of Dask. `out` must then be on a disk that all
@@ -63,19 +72,21 @@ def sweep(
     GPU idle; one by one without a GPU), with `gpus` GPUs (None: one, where there are any) and `threads` threads of the
     CPU (None: one, and here as many as torch has; on a CPU the number of threads decides the last bits).
     `then(outcome)` is called where a run is trained, once it is done; `.result` is what it returned, JSON.
-    index=K trains the K-th unit alone, for array jobs of your own. The rest is as in `ls.train`.
+    index=K trains the K-th unit alone, for array jobs of your own; minutes=M stops here after that time, with a
+    checkpoint of each. The rest is as in `ls.train`.
     """
-    runs, folder = require_runs(runs), as_path("out", out)
-    _check(then, stack, gpus, threads, index, device, on)
+    names, folder = require_names(runs), as_path("out", out)
+    runs = require_runs(list(runs.values()) if isinstance(runs, Mapping) else runs)
+    _check(then, stack, gpus, threads, index, minutes, device, on)
     require_engine(on, options)
     training = {"checkpoint_seconds": checkpoint_seconds, "snapshots": list(snapshots), "prompts": prompts}
     training |= {"device": device}
-    names = names_of(runs)
+    names = names or names_of(runs)
     with _driver(folder, alone=index is None):
         names, sweep_id = _remember(folder, runs, names)
         if on is None:
             told = {"then": then, "stack": stack, "threads": threads, "progress": progress, "index": index}
-            return sweep_here(runs, folder, names, Here(), **told, **training)
+            return _here(runs, folder, names, minutes=minutes, **told, **training)
         engine = choose_engine(on, folder, gpus=gpus, threads=threads, options=options)
         try:
             return _on_engine(engine, runs, folder, names, sweep_id, then, stack, wait, progress, training)
@@ -83,7 +94,7 @@ def sweep(
             engine.close(wait)
 
 
-def _check(then: Any, stack: Any, gpus: Any, threads: Any, index: Any, device: Any, on: Any) -> None:
+def _check(then: Any, stack: Any, gpus: Any, threads: Any, index: Any, minutes: Any, device: Any, on: Any) -> None:
     require_callable("then", then or print, "a function of an outcome")
     for name, value in {"stack": stack, "threads": threads}.items():
         if value is not None:
@@ -91,8 +102,11 @@ def _check(then: Any, stack: Any, gpus: Any, threads: Any, index: Any, device: A
     for name, value in {"gpus": gpus, "index": index}.items():
         if value is not None:
             require_count(0, **{name: value})
-    if index is not None and on is not None:
-        raise InputError("index trains one unit here. Leave out on, or index.")
+    if minutes is not None:
+        require_positive(minutes=minutes)
+    for name, value in {"index": index, "minutes": minutes}.items():
+        if value is not None and on is not None:
+            raise InputError(f"{name} is for trainings in this process. Leave out on, or {name}.")
     if device is not None and on is None:
         as_device(device)
 
@@ -136,12 +150,12 @@ def _remember(out: Path, runs: Sequence[Run], names: Sequence[str]) -> tuple[lis
     return names, known["id"]
 
 
-def sweep_here(
+def _here(
     runs: Sequence[Run],
     out: Path,
     names: Sequence[str],
-    here: Here,
     *,
+    minutes: float | None,
     then: Then | None,
     stack: int | None = None,
     threads: int | None = None,
@@ -149,7 +163,7 @@ def sweep_here(
     index: int | None = None,
     **training: Any,
 ) -> list[Outcome]:
-    """The sweep in this process, as `here` says."""
+    """The sweep in this process."""
     on_gpu = as_device(training.get("device")).type == "cuda"
     stack = stack or (None if on_gpu else 1)
     mine, own_names = list(runs), list(names)
@@ -163,7 +177,7 @@ def sweep_here(
     torch.set_num_threads(threads or before)
     try:
         with _table(found, mine, progress) as look:
-            states = here.train(found.units, then, look, **training)
+            states = train_units(found.units, then, look, minutes, **training)
     finally:
         torch.set_num_threads(before)
     return _outcomes(mine, own_names, out, found, states, then)

@@ -6,18 +6,16 @@ the last checkpoint. What it is told is JSON and, where the user has functions o
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import multiprocessing
 import os
-import pickle
 import platform
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +25,11 @@ import torch
 import layerstep
 from layerstep.errors import FileError, InputError, LayerstepError, as_device, in_words
 from layerstep.files import InUseError, as_json, locked, source_digest, write_text
-from layerstep.tasks import INPUTS, KERNELS, kernels
-from layerstep.tasks import inputs as distributions
+from layerstep.folders.survey import SWEEP, failure_of, is_saved
 from layerstep.training.config import Run
+from layerstep.training.functions import functions_of, name_of, packed, register, unpacked
 from layerstep.training.interruption import run_to_end
 from layerstep.training.loop import Diverged, training
-from layerstep.training.survey import SWEEP, failure_of, is_saved
 
 AFTER = "then.json"
 NOT_SHARED = 60.0  # seconds that a network disk may take to show a file
@@ -71,14 +68,7 @@ def order(
     **options: Any,
 ) -> str:
     """What a worker is told, as JSON."""
-    functions: dict[str, Any] = {}
-    for run in runs:
-        for kind, name, there, own in (
-            ("kernel", run.task.kernel, KERNELS, kernels.is_built_in),
-            ("inputs", run.task.inputs, INPUTS, distributions.BUILT_IN.__contains__),
-        ):
-            if not own(there[name]):
-                functions[f"{kind} {name}"] = there[name]
+    functions = functions_of(runs)
     if then is not None:
         functions["then"] = then
     told = {"out": str(out.absolute()), "unit": os.path.relpath(unit, out), "runs": [run.to_dict() for run in runs]}
@@ -88,28 +78,6 @@ def order(
 
 def code_here() -> dict[str, str]:
     return {"layerstep": layerstep.__version__, "source": source_digest(CODE)}
-
-
-def packed(functions: Mapping[str, Any]) -> str | None:
-    """Functions as text: by value where they are the script's own."""
-    if not functions:
-        return None
-    try:
-        import cloudpickle
-    except ImportError as error:
-        words = (
-            f"{', '.join(functions)}: functions of your own reach workers by cloudpickle. Run: pip install cloudpickle"
-        )
-        raise InputError(words) from error
-    try:
-        return base64.b64encode(cloudpickle.dumps(dict(functions))).decode()
-    except Exception as error:  # whatever the user's objects raise
-        raise InputError(f"{', '.join(functions)}: cannot be sent to workers: {in_words(error)}") from error
-
-
-def unpacked(text: str | None) -> dict[str, Any]:
-    """Only what the driver of this sweep packed is unpickled."""
-    return {} if text is None else pickle.loads(base64.b64decode(text))
 
 
 def train_unit(text: str) -> dict[str, Any]:
@@ -145,10 +113,7 @@ def _train(text: str) -> dict[str, Any]:
             return _refused(words)
         torch.set_num_threads(told["threads"])
         functions = unpacked(told["functions"])
-        for name, function in functions.items():
-            kind, _, name = name.partition(" ")
-            if kind != "then":
-                {"kernel": KERNELS, "inputs": INPUTS}[kind][name] = function
+        register(functions)
         runs = [Run.from_dict(values) for values in told["runs"]]
         unit, names, options = Path(os.path.normpath(out / told["unit"])), told["names"], told["options"]
         with device_of_its_own(out, options.pop("device", None)) as device:
@@ -217,13 +182,6 @@ def kept_result(then: Then, identity: str, place: Path) -> tuple[Any] | None:
         if kept["function"] == name_of(then) and kept["identity"] == identity:
             return (kept["result"],)
     return None
-
-
-def name_of(function: Any) -> str:
-    """Module and name; of a partial function those of what it calls."""
-    inner = getattr(function, "func", function)
-    kind = inner if hasattr(inner, "__qualname__") else type(inner)
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _shares(out: Path, sweep: str) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from layerstep.training.folders import CHECKPOINTS, CONFIG, EVALUATION, FAILED, LOG, RUNS, SNAPSHOTS, last_records
+from layerstep.folders.layout import CHECKPOINTS, CONFIG, EVALUATION, FAILED, LOG, RUNS, SNAPSHOTS, last_records
 
 SWEEP, JOBS, STACKS = "sweep.json", "jobs.json", "stacks"
 QUIET = 120.0  # seconds without a word in the log after which a training counts as stopped
@@ -87,6 +87,15 @@ def begun_below(root: Path, depth: int = DEPTH) -> Iterator[Begun]:
             if rest and not hidden and entry.is_dir():
                 inner.append((Path(entry.path), rest - 1))
         pending += inner[::-1]
+
+
+def unit_of(place: Path) -> Path:
+    """Where the run in `place` was trained: there, in the directory around it, or as a stack of a sweep."""
+    for home in (place, place.parent):
+        if (home / RUNS).is_file():
+            return home
+    stacks = begun_below(place.parent / STACKS, depth=1)
+    return next((each.folder for each in stacks if place.resolve() in [p.resolve() for p in each.places()]), place)
 
 
 def is_saved(place: Path, identity: str, run: Mapping[str, Any]) -> bool:

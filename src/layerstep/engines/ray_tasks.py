@@ -60,7 +60,7 @@ class RayTasks(Engine):
                 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # of this process and of what it starts
             os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # as there: loopback, whatever the system
             with contextlib.suppress(ImportError, AttributeError):  # Ray reads it when it is imported, perhaps before
-                importlib.import_module("ray._private.ray_constants").ENABLE_RAY_CLUSTER = False
+                vars(importlib.import_module("ray._private.ray_constants"))["ENABLE_RAY_CLUSTER"] = False
             options.setdefault("include_dashboard", False)
             options.setdefault("_node_ip_address", "127.0.0.1")
             options.setdefault("_temp_dir", str(socket_folder(folder)))

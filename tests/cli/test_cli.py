@@ -121,7 +121,7 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["construct", "--save", "x"], "--save is now --out."),
         (["identify", "ridge", "--figure", "x.png"], "--figure is now --plot."),
         (["sweep", "sphere", "--home", "x"], "--home is now --out."),
-        (["sweep"], "names = []: must be at least one"),
+        (["sweep"], "names = none: must be a preset, or runs"),
         (["publish", "nowhere", "spere"], "name = 'spere': must be one of sphere"),
         (["calibrate", "--jobs", "0"], "jobs = 0: must be an integer of at least 1"),
         (["solve", "--plot", ""], "--plot = '': must be a path, not empty."),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 INK, BLUE, ORANGE, GREEN, PINK = "#222222", "#0072B2", "#D55E00", "#009E73", "#CC79A7"  # Okabe and Ito
@@ -83,3 +86,34 @@ def save(figure: Figure, file: Path, kind: str, *, sheet: bool = True) -> None:
     date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with mpl.rc_context(_RC):
         figure.savefig(file, format=kind, dpi=160, metadata=date, transparent=not sheet)
+
+
+def look() -> AbstractContextManager:
+    """To draw in: what is made inside has this project's look."""
+    return mpl.rc_context(_RC)
+
+
+def new_axes(width: float, height: float, columns: int = 1) -> Any:
+    """Axes of a new figure of pyplot, which a notebook shows: one, or an array of `columns`."""
+    from matplotlib import pyplot
+
+    with look():
+        return pyplot.subplots(1, columns, figsize=(width, height))[1]
+
+
+def heat_map(
+    ax: Axes, layers: np.ndarray, steps: np.ndarray, values: np.ndarray, best: np.ndarray, low: float
+) -> ScalarMappable:
+    """values [layers, steps] from `low` to 1, steps on a logarithmic scale with a place for 0; squares mark `best`."""
+    image = ax.pcolormesh(
+        layers, steps + 1, values.T, cmap=MAP, norm=Normalize(low, 1), shading="nearest", rasterized=True
+    )
+    look = {"markerfacecolor": "none", "markeredgecolor": ORANGE, "markeredgewidth": 1.4, "clip_on": False}
+    ax.plot(layers, best + 1, "s", markersize=5 if len(layers) <= 12 else 3.5, **look)
+    ticks = [t for t in (0, 1, 3, 10, 30, 100, 300, 1000) if t <= steps[-1]]
+    ax.set(yscale="log")
+    ax.set_yticks([t + 1 for t in ticks], [str(t) for t in ticks])
+    ax.set_xticks(layers[:: max(1, len(layers) // 6)])
+    ax.minorticks_off()
+    ax.grid(False)
+    return image

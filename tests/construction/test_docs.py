@@ -12,7 +12,8 @@ def test_the_examples_run(examples, capsys):
     assert len(blocks) == 1
     prompts = ls.sample(ls.Task(N=12), 2, seed=1)
     names = {"x": prompts.x[0, :10], "y": prompts.y[0, :10], "xq": prompts.x[0, 10:], "prompts": prompts}
-    exec(blocks[0], names)
+    for block in blocks:
+        exec(block, names)
     assert "712 blocks of width 6" in PAGE
     assert (names["network"].depth, names["network"].width) == (712, 6)
     assert "712" in capsys.readouterr().out

@@ -66,6 +66,16 @@ def test_predictions_of_small_labels_are_not_shown_as_zero(capsys, tmp_path):
     assert "4.97506" in printed.out.split("predictions, and")[1]  # 1e-9 exp(-.005) / 2
 
 
+def test_the_first_prompt_is_drawn_block_by_block(capsys, tmp_path):
+    status, printed = answer(capsys, "--N", 6, "--lam", 1, "--prompts", 1, "--plot", tmp_path / "a.svg")
+    assert status == 0
+    assert printed.out.rstrip().endswith("a.svg")
+    assert "which examples it reads" in (tmp_path / "a.svg").read_text()
+    for arguments, words in ((["a.txt"], "--plot suffix"), (["a.png", "--prompts", 0], "there is nothing to draw")):
+        status, printed = answer(capsys, "--plot", tmp_path / arguments[0], *arguments[1:])
+        assert (status, words in printed.err) == (2, True)
+
+
 def test_a_model_for_torch_alone_is_exported(capsys, tmp_path):
     status, _ = answer(capsys, "--N", 4, "--lam", 1, "--export", tmp_path / "model", "--prompts", 0)
     assert status == 0

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich import box
 from rich.table import Table
 
-from layerstep.cli.options import convert
+from layerstep.cli.options import convert, require_plot
 from layerstep.cli.output import Output, table
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def run(
     seed: int = 0,
     out: Path | None = None,
     export: Path | None = None,
+    plot: Path | None = None,
 ) -> Output:
     """Write the weights of a transformer that solves kernel ridge regression; print its certificate; run it.
 
@@ -82,6 +83,8 @@ def run(
         seed: seed of the sampled prompts.
         out: write weights and certificate to this safetensors file.
         export: write a model that needs torch only into this directory.
+        plot: draw the first prompt block by block, the answer, its bound and what is read, into this file (.png, .svg
+            or .pdf).
     """
     import numpy as np
 
@@ -90,6 +93,7 @@ def run(
     from layerstep.files import require_writable
 
     require_count(0, prompts=prompts)
+    require_plot(plot)
     for place in (out, export and export / "weights.safetensors"):
         if place is not None:
             require_writable(place)
@@ -134,12 +138,17 @@ def run(
         prompts = 0  # its certificate is all there is to show
     if csv is None and prompts:
         given = sampled_prompts(network, prompts, seed)
+    remedy = "Ask for at least one prompt, or for a network that can be built."
+    require(plot is None or len(given) > 0, "--plot", plot, "left out: there is nothing to draw", remedy)
     runs = [run_prompt(network, *prompt) for prompt in given]
+    if plot is not None:
+        draw(plot, network, *given[0])
     for target, write in ((out, network.save), (export, network.export)):
         if target is not None:
             write(target)
     data = {"certificate": network.certificate.to_dict(), "is_built": network.is_built, "runs": runs}
-    return Output(data, list(_parts(network, runs)))
+    drawing = [] if plot is None else [f"figure: {plot}"]
+    return Output(data, [*_parts(network, runs), *drawing])
 
 
 def read_prompt(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -219,6 +228,17 @@ def run_prompt(network: Any, x: Any, y: Any, xq: Any) -> list[dict[str, float]]:
         "arithmetic": prediction.arithmetic,
     }
     return [{name: column[query].item() for name, column in columns.items()} for query in range(len(xq))]
+
+
+def draw(file: Path, network: Any, x: Any, y: Any, xq: Any) -> None:
+    """`network.plot` of one prompt, into a file."""
+    from layerstep.files import write_aside
+    from layerstep.plotting import figure, save
+
+    with figure(11.5, 3.4) as fig:
+        network.plot(x, y, xq, axes=fig.subplots(1, 3))
+    with write_aside(file) as aside:
+        save(fig, aside, file.suffix[1:])
 
 
 def _parts(network: Any, runs: list[list[dict[str, float]]]) -> Iterator[str | Table]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from layerstep.construction.build import SCHEMES, construct
 from layerstep.construction.certificate import Certificate, Prediction
 from layerstep.construction.convergence import convergence_data
+from layerstep.construction.iterates import Iterates
 from layerstep.construction.kernels import GaussianMixture, Matern, RationalQuadratic
 from layerstep.construction.network import Construction
 from layerstep.construction.schemes.deflation import Interval, calibrate_interval
@@ -19,6 +20,7 @@ __all__ = [
     "Construction",
     "GaussianMixture",
     "Interval",
+    "Iterates",
     "Matern",
     "Prediction",
     "RationalQuadratic",

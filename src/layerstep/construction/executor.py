@@ -185,6 +185,20 @@ class Pass:
                 _mlp(self.program.mlps[id(block.mlp)], Z)
         return Z
 
+    def reads(self, row: int) -> Float[Tensor, "B M n"]:
+        """How the read-out spreads the queries' attention over the training tokens, as shares of 1.
+
+        Over all heads that carry coordinate `row` of an example to a query, each with the size of what it carries.
+        """
+        query, train = self.spans["query"], self.spans["train"]
+        total = self.Z.new_zeros(self.Z.shape[1], query.stop - query.start, train.stop - train.start)
+        for block in self.program.readout:
+            for head in self.program.heads[id(block.attention)] if block.attention is not None else ():
+                if "train" in head.mask.query and row in head.W_V.columns.tolist():
+                    weights = self._softmax(head, query, slice(0, self.Z.shape[2]))
+                    total += head.W_V.entries.abs().sum() * weights[:, :, train]
+        return total / total.sum(-1, keepdim=True).clamp_min(torch.finfo(total.dtype).tiny)
+
     @staticmethod
     def _add(Z: Float[Tensor, "D B R"], head: Head, update: Float[Tensor, "rows B _"]) -> None:
         Z.index_add_(0, head.W_V.rows, update.expand(-1, *Z.shape[1:]))

@@ -21,6 +21,7 @@ from layerstep.construction.blocks import Block
 from layerstep.construction.certificate import Prediction, certify, norm
 from layerstep.construction.executor import BUDGET, Pass, Program
 from layerstep.construction.fitting import farthest, require_fitting, spread
+from layerstep.construction.iterates import Iterates, follow, grid, states
 from layerstep.construction.schemes.base import Scheme
 from layerstep.errors import InputError, as_float, quoted, require, require_count, require_kind
 from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
@@ -106,30 +107,15 @@ class Construction(nn.Module):
         x, y, xq = self._prompt(x, y, xq)
         if problem.scales is not None:  # quotients are rounded
             input_error = min(input_error + torch.finfo(torch.float64).eps, 1 - 2.0**-53)
-        # The theorem has one query per prompt; the sink schemes take all queries in one.
-        B, queries = (1, xq[None]) if scheme.flexible else (len(xq), xq[:, None])
-        w, values, inside = y.new_zeros(len(y)), [], []
-        unit = self._unit(y)
-        for _, run in self.pieces(x.expand(B, -1, -1), (y / unit).expand(B, -1), queries, None, budget):
-            with run.threads():
-                for _ in run.iterate():
-                    pass
-                out = run.read_out()
-                values.append(out[self.stream.row("y")].flatten())
-                if "cert" in self.stream:
-                    inside.append(out[self.stream.row("cert")].flatten())
-            # No query is a key before the read-out, so all prompts have these coefficients.
-            w = unit * run.closed[self.stream.row("w"), 0, run.spans["train"]].to("cpu", torch.float64)
-        value = unit * torch.cat(values).to("cpu", torch.float64)
+        last = states(self, x, y, xq, [self.L], budget)[self.L]
         promised = scheme.promised(y, spread(x) / problem.kernel.v, dtype)
         apart = farthest(x, xq) if problem.kernel.reach < math.inf else 0.0
         within = apart <= problem.kernel.reach * (1 + 1e-12)
         if not within:
             promised = None
             self._tell_reach(apart)
-        answer = certify(x, y, xq, w, value, problem.kernel, problem.lam, promised, input_error)
-        if inside:
-            answer = replace(answer, inside=unit * torch.cat(inside).to("cpu", torch.float64).clamp_min(0).sqrt())
+        answer = certify(x, y, xq, last.w, last.value, problem.kernel, problem.lam, promised, input_error)
+        answer = replace(answer, inside=last.inside)
         largest = float(y.abs().max()) if len(y) else 0.0
         require(
             bool((answer.bound < math.inf).all()),
@@ -143,14 +129,14 @@ class Construction(nn.Module):
         if scheme.failure:
             trivial = norm(y) / (2 * math.sqrt(problem.lam))
             limit = trivial if certified is None else min(trivial, certified)
-            self._tell_failure(int((answer.bound > limit).sum()), len(value), "bound", limit)
+            self._tell_failure(int((answer.bound > limit).sum()), len(xq), "bound", limit)
             return answer
         above = answer.above_promise | (answer.bound > (math.inf if certified is None else certified))
         if above.any() and not self._told:
             self._tell(answer, int(above.sum()), certified)
         return answer
 
-    def _unit(self, y: Float[Tensor, "*B n"]) -> Float[Tensor, "*B one"]:
+    def unit(self, y: Float[Tensor, "*B n"]) -> Float[Tensor, "*B one"]:
         """What labels are divided by: a power of two near the largest, where squares of residuals are computed; or 1.
 
         It changes no digit of a prediction, which is linear in the labels.
@@ -190,6 +176,25 @@ class Construction(nn.Module):
             stacklevel=4,  # past torch's decorator
         )
 
+    def iterates(self, x: Array, y: Array, xq: Array, *, stages: Sequence[int] | None = None) -> Iterates:
+        """One prompt, iteration by iteration: prediction, bound, residual, and which examples are read.
+
+        `stages` keep some of 0..L. What is not finite has diverged; its bound is infinite.
+        """
+        return follow(self, *self._prompt(x, y, xq), self.stages(stages))
+
+    def plot(self, x: Array, y: Array, xq: Array | None = None, *, axes: Any = None) -> Any:
+        """A figure of `iterates`, of at most 200 stages; three matplotlib axes are returned.
+
+        xq left out: a grid over the range of x in one dimension, the examples themselves in more.
+        """
+        if xq is None:
+            points = as_float_tensor("x", x, "n, d")
+            require(len(points) > 0, "x.shape", list(points.shape), "one example or more where xq is left out")
+            xq = grid(points) if points.shape[1] == 1 else points
+        some = sorted({round(k * self.L / 200) for k in range(201)})
+        return self.iterates(x, y, xq, stages=some).plot(axes)
+
     @torch.no_grad()
     def path(
         self, prompts: Prompts, *, stages: Sequence[int] | None = None, contexts: Sequence[int] | None = None
@@ -215,7 +220,7 @@ class Construction(nn.Module):
         group = max(1, _EXPANDED // (len(n) * most * prompts.d))
         for first in range(0, B, group):
             x, y = every[first : first + group], prompts.y[first : first + group]
-            unit = self._unit(y)
+            unit = self.unit(y)
             y = y / unit
             unit = unit.expand(-1, len(n)).flatten().cpu()
             for piece, run in self.pieces(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,6 +82,23 @@ class Match:
         low, high = interval(line_r2(layers, means), 0.95).tolist()
         r2 = float(line_r2(layers, centre[None])[0])
         return Line(r2=r2, slope=float(slope), intercept=float(intercept), interval=(low, high))
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """SimE of every layer with every step, squares at each layer's most similar; the matplotlib axes are returned.
+
+        Steps are on a logarithmic scale. ax: where to draw; left out, in a new figure of pyplot.
+        """
+        from layerstep import plotting
+
+        ax = plotting.new_axes(6.5, 3.8) if ax is None else ax
+        sime, layers, steps = (each.cpu().numpy() for each in (self.sime, self.layers, self.steps))
+        best = steps[np.nan_to_num(sime, nan=UNKNOWN).argmax(1)]
+        low = min(0.999, *sime[np.isfinite(sime)].tolist())
+        with plotting.look():
+            image = plotting.heat_map(ax, layers, steps, sime, best, low)
+            ax.set(xlabel="layer", ylabel=f"step of {self.label}", title="how alike the errors are")
+            ax.figure.colorbar(image, ax=ax, label="SimE")
+        return ax
 
     def _between(self, first: float, last: float, steps: Float[Tensor, "*B L"]) -> tuple[Tensor, Tensor]:
         for argument, value in {"first": first, "last": last}.items():

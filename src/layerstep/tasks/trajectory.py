@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -76,6 +77,30 @@ class Trajectory:
     def mse(self, target: Array | Prompts) -> Float[Tensor, "S N"]:
         """Mean over sequences of the squared error, by stage and context length."""
         return (self.values - self.labels(target).to(self.values)).square().mean(dim=1)
+
+    def plot(self, target: Array | Prompts | None = None, *, ax: Any = None) -> Any:
+        """Mean squared error by stage, a line for each of up to six context lengths; the matplotlib axes are returned.
+
+        target: what `mse` takes; left out, the last stage: how far there still is to go. ax: where to draw; left out,
+        in a new figure of pyplot.
+        """
+        from layerstep import plotting
+
+        last = target is None
+        errors = self.mse(self.values[-1].nan_to_num() if target is None else target).cpu()
+        kept = sorted({round(k * (self.N - 1) / 5) for k in range(6)})
+        ax = plotting.new_axes(6.5, 3.6) if ax is None else ax
+        with plotting.look():
+            for color, index in zip(plotting.context_colors(len(kept)), kept, strict=True):
+                drawn = errors[:, index].where(errors[:, index] > 0, torch.nan)  # the last stage is 0 from itself
+                marker = {"marker": "o", "markersize": 3} if self.S <= 30 else {}
+                ax.plot(self.stages, drawn, color=color, label=f"n = {int(self.contexts[index])}", **marker)
+            what = f"mean squared {'distance to the last stage' if last else 'error'}"
+            uneven = float(self.stages[-1]) > 10 * self.S
+            ax.set(xscale="symlog" if uneven else "linear", yscale="log", xlabel="stage")
+            ax.set(ylabel=what, title=self.label)
+            ax.legend(ncols=2)
+        return ax
 
 
 def context_lengths(contexts: Array, N: int | None = None) -> Int[Tensor, "C"]:

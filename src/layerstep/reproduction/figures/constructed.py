@@ -26,7 +26,8 @@ def walk(numbers: Numbers) -> Result | None:
         caption=(
             "A compact network reads the examples (points) and answers at every x at once. No weight of it was "
             "trained: attention computes kernel sums, a small MLP takes a step of the Chebyshev iteration, and after "
-            "the last block the answer is within the guaranteed error of exact kernel ridge regression (dashed)."
+            "the last block the answer is within the guaranteed error of exact kernel ridge regression (dashed). "
+            "Shaded: how far each answer can be from it, computed from the prompt."
         ),
         data=found,
         draw=lambda: _draw_walk(found),
@@ -36,26 +37,32 @@ def walk(numbers: Numbers) -> Result | None:
 
 
 def _draw_walk(found: Walk) -> Figure:
-    shown = sorted({1, 3, 8, len(found.readout) - 1})
+    last = len(found.readout) - 1
+    shown = sorted({min(stage, last) for stage in (1, 5, 25, last)})
     with figure(10.5, 2.7) as fig:
         axes = fig.subplots(1, len(shown), sharey=True)
         for ax, stage in zip(axes, shown, strict=True):
             ax.plot(found.queries, found.exact, color=INK, linestyle="--", linewidth=1, label="exact KRR")
-            ax.plot(found.queries, found.readout[stage], color=ORANGE, label="the transformer's answer")
+            value, bound = np.array(found.readout[stage]), np.array(found.bounds[stage])
+            ax.fill_between(found.queries, value - bound, value + bound, color=ORANGE, alpha=0.15, linewidth=0)
+            ax.plot(found.queries, value, color=ORANGE, label="the transformer's answer, and its bound")
             ax.plot(found.x, found.y, "o", color=BLUE, markersize=4, label="examples in the prompt")
             ax.set(title=f"after iteration {stage}", xlabel="x")
         axes[0].set_ylabel("y")
+        every = np.array([*found.y, *found.exact, *np.ravel([found.readout[stage] for stage in shown])])
+        beyond = 0.15 * np.ptp(every) or 1.0  # bounds of the first answers are wider
+        axes[0].set_ylim(every.min() - beyond, every.max() + beyond)
         fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
     return fig
 
 
 def _table_walk(found: Walk) -> Table:
     lines = [
-        [stage, query, value, solution]
-        for stage, values in enumerate(found.readout)
-        for query, value, solution in zip(found.queries, values, found.exact, strict=True)
+        [stage, query, value, bound, solution]
+        for stage, (values, bounds) in enumerate(zip(found.readout, found.bounds, strict=True))
+        for query, value, bound, solution in zip(found.queries, values, bounds, found.exact, strict=True)
     ]
-    return Table(["iteration", "query", "readout", "exact"], lines)
+    return Table(["iteration", "query", "readout", "bound", "exact"], lines)
 
 
 # Schemes --------------------------------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from layerstep.plotting import INK, LOOKS, MAP, ORANGE, SOLVER_LOOKS, Look, context_colors
+from layerstep import plotting
+from layerstep.plotting import INK, LOOKS, SOLVER_LOOKS, Look, context_colors
 from layerstep.reproduction.numbers import CUT, SOLVER_LABELS, TITLES, ModelNumbers, Models, SolverCurves
 
 SETTING_LOOKS: dict[str, Look] = dict(zip(("sphere", "uniform", "gaussian", "gaussian-1.0"), LOOKS, strict=False))
@@ -76,26 +76,15 @@ def lowest_sime(models: Models) -> float:
 def heat_map(ax: Axes, model: ModelNumbers, solver: str, low: float, numbers: bool = False) -> ScalarMappable:
     """SimE of every layer with the solver's steps; squares mark the most similar step (numbers: its SimE)."""
     layers, found = np.array(model.layers[1:]), model.solvers[solver]
-    steps = np.array(found.steps) + 1  # step 0 has its place on a logarithmic axis
-    image = ax.pcolormesh(
-        layers, steps, np.array(found.sime).T, cmap=MAP, norm=Normalize(low, 1), shading="nearest", rasterized=True
-    )
-    best = np.array(found.best_step) + 1
-    look = {"markerfacecolor": "none", "markeredgecolor": ORANGE, "markeredgewidth": 1.4, "clip_on": False}
-    ax.plot(layers, best, "s", markersize=5 if len(layers) <= 12 else 3.5, **look)
+    steps, best = np.array(found.steps), np.array(found.best_step)
+    image = plotting.heat_map(ax, layers, steps, np.array(found.sime), best, low)
     if numbers:
-        for layer, step, value in zip(layers, best, found.best_sime, strict=True):
+        for layer, step, value in zip(layers, best + 1, found.best_sime, strict=True):
             below = step > steps[-1] / 2
             place = {"xytext": (0, -9 if below else 7), "textcoords": "offset points", "ha": "center", "va": "center"}
             ax.annotate(
                 f"{value:.2f}", (layer, step), fontsize=6.5, color="black" if value > 0.75 else "white", **place
             )
-    ticks = [t for t in (0, 1, 3, 10, 30, 100, 300, 1000) if t < steps[-1]]
-    ax.set(yscale="log")
-    ax.set_yticks([t + 1 for t in ticks], [str(t) for t in ticks])
-    ax.set_xticks(layers[:: max(1, len(layers) // 6)])
-    ax.minorticks_off()
-    ax.grid(False)
     return image
 
 

@@ -14,7 +14,7 @@ from layerstep.reproduction.numbers.measurements import alignment, errors_by_lay
 from layerstep.reproduction.numbers.model import ModelNumbers
 from layerstep.reproduction.numbers.store import Store, to_json
 from layerstep.reproduction.settings import SPHERE, evaluation_prompts
-from layerstep.solvers import Richardson, exact, solve
+from layerstep.solvers import Richardson, solve
 from layerstep.tasks import Prompts, Task, Trajectory
 
 #: Networks that are compared by what they need for one promise: their options, and whose steps they take.
@@ -109,13 +109,19 @@ def _difference_to_richardson(steps: int, prompts: Prompts) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Walk:
-    """One prompt on a line: a compact network's answer at every query after every iteration, and the exact one."""
+    """One prompt on a line: a compact network's answer at every query after every iteration, and the exact one.
+
+    bounds: of each answer, computed from the prompt; bound: promised before it, after the last block. reads: which
+    examples a query reads, as shares.
+    """
 
     x: list[float]
     y: list[float]
     queries: list[float]
     exact: list[float]
     readout: list[list[float]]
+    bounds: list[list[float]]
+    reads: list[list[float]]
     blocks: int
     width: int
     bound: float
@@ -132,17 +138,15 @@ def compute_walk(N: int, queries: int, error: float) -> Walk:
     x = torch.linspace(-0.9, 0.9, N, dtype=torch.float64)
     y = torch.sin(4 * x) + 0.5 * torch.cos(9 * x)
     at = torch.linspace(-1, 1, queries, dtype=torch.float64)
-    # One sequence per query: the same examples, another last point.
-    prompts = Prompts(
-        torch.cat([x.expand(queries, -1), at[:, None]], 1).unsqueeze(-1),
-        torch.cat([y.expand(queries, -1), torch.zeros(queries, 1, dtype=torch.float64)], 1),
-    )
+    found = network.iterates(x[:, None], y, at[:, None])
     return Walk(
         x=x.tolist(),
         y=y.tolist(),
         queries=at.tolist(),
-        exact=exact(prompts, task)[:, -1].tolist(),
-        readout=network.path(prompts, contexts=[N]).values[..., 0].tolist(),
+        exact=found.exact.tolist(),
+        readout=found.value.tolist(),
+        bounds=found.bound.tolist(),
+        reads=found.reads.tolist(),
         blocks=network.depth,
         width=network.width,
         bound=network.certificate.bound or nan,

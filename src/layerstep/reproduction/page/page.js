@@ -93,26 +93,45 @@ function similarity(root, {models, solvers}) {
   draw();
 }
 
-// The constructed network's answer at every query after the chosen iteration.
+// The constructed network's answer at every query after the chosen iteration, and how far it can be from the exact one.
+// Under the cursor: which examples the query reads, each circle as large as its share of the attention.
 function walker(root, walk) {
   const slider = control(root, "stage"), holder = root.querySelector(".chart");
   slider.max = walk.readout.length - 1;
+  let under = null;
   const draw = () => {
     const H = 320, pad = 30, [svg, W] = canvas(holder, H, "Prediction of the constructed transformer after the chosen iteration");
     svg.removeAttribute("tabindex");
     const all = walk.y.concat(...walk.readout, walk.exact), low = Math.min(...all), high = Math.max(...all);
     const px = x => pad + (x + 1) / 2 * (W - 2 * pad), py = y => H - pad - (y - low) / (high - low) * (H - 2 * pad);
+    const inside = y => Math.min(Math.max(y, 0), H);
     const points = values => walk.queries.map((x, i) => `${px(x).toFixed(1)},${py(values[i]).toFixed(1)}`).join(" ");
     element("line", {x1: pad, x2: W - pad, y1: py(0), y2: py(0), class: "grid"}, svg);
-    const stage = Number(slider.value), answer = walk.readout[stage];
+    const stage = Number(slider.value), answer = walk.readout[stage], bounds = walk.bounds[stage];
+    const edge = (sign, i) => `${px(walk.queries[i]).toFixed(1)},${inside(py(answer[i] + sign * bounds[i])).toFixed(1)}`;
+    const there = answer.map((_, i) => edge(1, i)), back = answer.map((_, i) => edge(-1, i)).reverse();
+    element("polygon", {points: [...there, ...back].join(" "), fill: "#D55E00", opacity: 0.15}, svg);
     element("polyline", {points: points(walk.exact), fill: "none", class: "axis", "stroke-dasharray": "5 4"}, svg);
     element("polyline", {points: points(answer), fill: "none", stroke: "#D55E00", "stroke-width": 2.4}, svg);
-    walk.x.forEach((x, i) => element("circle", {cx: px(x), cy: py(walk.y[i]), r: 4.5, fill: "#0072B2"}, svg));
+    if (under !== null) element("line", {x1: px(walk.queries[under]), x2: px(walk.queries[under]), y1: 0, y2: H, class: "grid"}, svg);
+    walk.x.forEach((x, i) => {
+      const r = under === null ? 4.5 : 2 + 20 * Math.sqrt(walk.reads[under][i] / Math.PI);
+      element("circle", {cx: px(x), cy: py(walk.y[i]), r: r.toFixed(1), fill: "#0072B2", opacity: under === null ? 1 : 0.7}, svg);
+    });
     const error = Math.max(...answer.map((value, i) => Math.abs(value - walk.exact[i])));
     root.querySelector("output").textContent =
-      `${stage} of ${walk.readout.length - 1}: largest distance to exact KRR ${error.toPrecision(2)}; ` +
+      `${stage} of ${walk.readout.length - 1}: largest distance to exact KRR ${error.toPrecision(2)}, its bound ` +
+      `from the prompt ${Math.max(...bounds).toPrecision(2)}; ` +
       `after the last of ${walk.blocks} blocks of width ${walk.width} it is guaranteed below ${walk.bound.toPrecision(2)}`;
   };
+  holder.addEventListener("pointermove", event => {
+    const box = holder.firstElementChild.getBoundingClientRect(), W = holder.firstElementChild.viewBox.baseVal.width;
+    const x = ((event.clientX - box.left) * W / box.width - 30) / (W - 60) * 2 - 1, now = nearest(walk.queries, x);
+    if (now === under) return;
+    under = now;
+    draw();
+  });
+  holder.addEventListener("pointerleave", () => { under = null; draw(); });
   slider.addEventListener("input", draw);
   window.addEventListener("resize", draw);
   draw();

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from construction.cases import KINDS, kernel, system
-from layerstep.construction import Construction, calibrate_interval, construct
+from layerstep.construction import Construction, TransformerKRR, calibrate_interval, construct
 from layerstep.construction.schemes.deflation import features, newton_schulz, poisson_tail
 from layerstep.construction.standalone import load
 from layerstep.errors import InputError
@@ -119,6 +119,18 @@ def test_calibration_is_the_largest_eigenvalue_that_exact_deflation_leaves():
     assert interval.hi == pytest.approx(largest, rel=1e-6)
     assert calibrate_interval(prompts, task.v, task.lam).hi == pytest.approx(1.3 * largest, rel=1e-6)
     assert 1e-4 < interval.least < 0.01
+
+
+def test_features_that_are_lost_beside_distant_inputs_are_not_calibrated_to():
+    """Far from their mean all are 1e-20, or 0: what would bring these to 1 brings rounding there."""
+    rng = np.random.default_rng(0)
+    x, y = 1e3 * rng.normal(size=(12, 2)), rng.normal(size=12)
+    for distance, v in ((9.0, 110.0), (1.0, 1.0)):
+        assert calibrate_interval(Prompts(distance * x[None], y[None]), v, 0.1).least == 0.5
+    value, bound = TransformerKRR(scheme="adaptive", scale=False).fit(x, y).predict(x, return_bound=True)
+    exact = y.mean() + (y - y.mean()) / 1.1  # K is the identity
+    assert (np.abs(value - exact) <= bound).all()
+    assert (bound < 0.01 * np.abs(y - y.mean()).max()).all()
 
 
 # ---------------------------------------------------------------- the network
@@ -355,6 +367,15 @@ def test_too_narrow_an_interval_is_flagged():
         hopeless.predict(*problem.tensors())
 
 
+def test_labels_of_zero_are_no_failure():
+    network = construct(**PAPER, hi=1.22, L=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        answer = network.predict(np.random.default_rng(0).normal(size=(9, 5)), np.zeros(9), np.ones((2, 5)))
+    assert answer.value.tolist() == [0, 0]
+    assert answer.bound.max() < 1e-300
+
+
 def test_what_a_guarantee_rests_on_is_said():
     network = construct(**PAPER, B_x=1.0, B_y=3.0, error=0.01)
     certificate = network.certificate
@@ -373,7 +394,9 @@ def test_what_a_guarantee_rests_on_is_said():
         ({"hi": 1e-4}, r"hi = 0.0001: must be above lam = 0.0025"),
         ({"hi": 41.0}, r"hi = 41.0: must be above lam = 0.0025, at most 40.0025"),
         ({"degree": 3}, "degree = 3: must be 1 or 2"),
-        ({"least": 0.9}, "least = 0.9: must be above 0 and at most 0.5"),
+        ({"least": 0.9}, "least = 0.9: must be from 1e-12 to 0.5"),
+        ({"least": 1e-20}, "least = 1e-20: must be from"),  # the next value of Newton-Schulz rounds to 0, for ever
+        ({"d": 2000}, r"d = 2000: needs .* GiB of memory or more, .* Take degree=1"),
         ({"rho": 0.1}, 'rho = 0.1: must be left out: for scheme="exact"'),
         ({"scheme": "compact"}, r'hi = 1.22: must be left out: for scheme="adaptive"'),
     ],

@@ -92,6 +92,7 @@ def test_one_gaussian_is_known_exactly():
         (lambda: GaussianMixture.fit("matern12", 1e-9), "64 Gaussians come within .* Ask for a larger error"),
         (lambda: Matern(nu=2.0), "nu = 2.0: must be 0.5, 1.5 or 2.5"),
         (lambda: RationalQuadratic(alpha=-1), "alpha = -1: must be from 0.1 to 100"),
+        (lambda: ls.construct(**SETTING, L=3, kernel="matern12", kernel_error=1e-9), "^kernel_error = 1e-09: 64 Gauss"),
         (lambda: ls.construct(**SETTING, L=3, kernel="periodic"), r"not a mixture .*cos 2πx/p, sin 2πx/p"),
         (lambda: ls.construct(**SETTING, L=3, kernel="arc-cosine"), '"matern32" on inputs divided by'),
         (lambda: ls.construct(**SETTING, L=3, kernel="linear"), "nearly linear"),

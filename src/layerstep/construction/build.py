@@ -153,8 +153,10 @@ def _kernel(kernel: Any, problem: Problem, kernel_error: float | None, error: fl
     try:
         return as_kernel(kernel, problem.kernel.v, max(near, 1e-10), 2 * problem.B_x)
     except InputError as why:
-        if not fitted or kernel_error is not None or error is None:
+        if not fitted:
             raise
+        if kernel_error is not None or error is None:
+            raise InputError(str(why).replace("error = ", "kernel_error = ", 1)) from why
         raise InputError(
             f"error = {error:g}: for this N and lam Gaussians within {needed:.2g} of the kernel can guarantee it. "
             f"{why} Or give L instead of error: each prediction has its bound."

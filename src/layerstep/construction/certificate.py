@@ -100,6 +100,7 @@ class Prediction:
     do anything to such inputs. above_promise: where the bound is above the promise, or that is infinite. Trust the
     bound.
     inside: |y - (K + lam I) w| / 2√lam as the network computed it in its last block (adaptive scheme); None without.
+    K is there the sum of its Gaussians, the only kernel that a network knows; what they miss of another is in `bound`.
     """
 
     value: Float[Tensor, "M"]

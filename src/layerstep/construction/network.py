@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from layerstep.construction import files
 from layerstep.construction.blocks import Block
-from layerstep.construction.certificate import Prediction, certify, norm
+from layerstep.construction.certificate import Prediction, certify, norm, underflow
 from layerstep.construction.executor import BUDGET, Pass, Program
 from layerstep.construction.fitting import farthest, require_fitting, spread
 from layerstep.construction.iterates import Iterates, follow, grid, states
@@ -127,7 +127,7 @@ class Construction(nn.Module):
         )
         certified = self.certificate.bound if largest <= problem.B_y and within else None
         if scheme.failure:
-            trivial = norm(y) / (2 * math.sqrt(problem.lam))
+            trivial = norm(y) / (2 * math.sqrt(problem.lam)) + underflow(len(y), problem.lam)
             limit = trivial if certified is None else min(trivial, certified)
             self._tell_failure(int((answer.bound > limit).sum()), len(xq), "bound", limit)
             return answer

@@ -54,6 +54,7 @@ from layerstep.construction.problem import Precondition, Problem
 from layerstep.construction.schemes.base import MOST_ITERATIONS, Blocks, Scheme
 from layerstep.construction.schemes.deflation import (
     DEGREES,
+    SMALLEST,
     feature_scale,
     feature_width,
     monomials,
@@ -63,6 +64,7 @@ from layerstep.construction.schemes.deflation import (
 from layerstep.construction.steps import ChebyshevSteps, ConstantSteps, Steps
 from layerstep.construction.stream import Stream
 from layerstep.errors import in_words, require
+from layerstep.memory import require_memory
 
 #: Singular values of the scaled features that Newton-Schulz steps bring to 1, by degree.
 LEAST = {1: 0.015, 2: 0.001}
@@ -145,7 +147,9 @@ class Adaptive(Scheme):
             Precondition(
                 hi is None or lam < hi <= lam + N, f"hi = {hi}", f"above lam = {lam:g}, at most {lam + N:g}", ""
             ),
-            Precondition(least is None or least <= 0.5, f"least = {least}", "above 0 and at most 0.5", "Leave it out."),
+            Precondition(
+                least is None or SMALLEST <= least <= 0.5, f"least = {least}", f"from {SMALLEST} to 0.5", "Leave it out."
+            ),
         ]
 
     @classmethod
@@ -160,6 +164,9 @@ class Adaptive(Scheme):
         least: float | None = None,
         refresh: bool | None = None,
     ) -> Adaptive:
+        # 80 square matrices and more, one row for each coordinate of a token.
+        rows = 2 * (problem.d + math.comb(problem.d + degree, degree))
+        require_memory("d", problem.d, 8 * 80 * rows * rows, "Take degree=1, or scheme=\"compact\".")
         lo = problem.lam
         if hi is None:
             hi = lo + problem.N * poisson_tail((problem.B_x / problem.kernel.v) ** 2, degree)

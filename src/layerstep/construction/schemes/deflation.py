@@ -17,8 +17,11 @@ from layerstep.errors import require, require_choice, require_kind, require_posi
 from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
 
 DEGREES = (1, 2)
-#: Singular values below this share of the largest are 0: features that depend on each other.
+#: Singular values of scaled features, at most 1, that are below this are 0: features that depend on each other, or
+#: that are lost beside inputs far from their mean.
 _ZERO = 1e-9
+#: Below it Newton-Schulz steps are many, and what they bring to 1 is rounding.
+SMALLEST = 1e-12
 
 
 def monomials(d: int, degree: int) -> list[tuple[int, ...]]:
@@ -105,8 +108,8 @@ def calibrate_interval(
     U, s, _ = torch.linalg.svd(
         root @ features(x, feature_width(radial), degree) / math.sqrt(n * (n + lam)), full_matrices=False
     )
-    kept = s > _ZERO * s[:, :1]
+    kept = s > _ZERO
     U = U * kept[:, None]
     left = root @ root - (root @ U) @ (root @ U).mT
-    hi, least = float(torch.linalg.eigvalsh(left)[:, -1].max()), float(s[kept].min())
+    hi, least = float(torch.linalg.eigvalsh(left)[:, -1].max()), float(s[kept].min()) if kept.any() else 1.0
     return Interval(hi=margin * hi, least=min(0.5, least / margin), degree=degree)

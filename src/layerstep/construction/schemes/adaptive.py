@@ -148,7 +148,10 @@ class Adaptive(Scheme):
                 hi is None or lam < hi <= lam + N, f"hi = {hi}", f"above lam = {lam:g}, at most {lam + N:g}", ""
             ),
             Precondition(
-                least is None or SMALLEST <= least <= 0.5, f"least = {least}", f"from {SMALLEST} to 0.5", "Leave it out."
+                least is None or SMALLEST <= least <= 0.5,
+                f"least = {least}",
+                f"from {SMALLEST} to 0.5",
+                "Leave it out.",
             ),
         ]
 
@@ -166,7 +169,7 @@ class Adaptive(Scheme):
     ) -> Adaptive:
         # 80 square matrices and more, one row for each coordinate of a token.
         rows = 2 * (problem.d + math.comb(problem.d + degree, degree))
-        require_memory("d", problem.d, 8 * 80 * rows * rows, "Take degree=1, or scheme=\"compact\".")
+        require_memory("d", problem.d, 8 * 80 * rows * rows, 'Take degree=1, or scheme="compact".')
         lo = problem.lam
         if hi is None:
             hi = lo + problem.N * poisson_tail((problem.B_x / problem.kernel.v) ** 2, degree)

@@ -276,7 +276,7 @@ def certify(predictions: int, seed: int = 0) -> Tally:
                     of_estimator(rng, tally, seed)
                 else:
                     of_construction(rng, tally, seed, makers[seed % 4])
-            except Exception as error:  # as wrong as a bound that does not hold, and the search goes on
+            except Exception as error:  # as wrong as a bound that is violated; the search goes on
                 tally.counts[f"violations: {type(error).__name__} at seed {seed}, {str(error)[:80]}"] += 1
             seed += 1
     return tally

@@ -11,7 +11,9 @@ from torch import nn
 
 import layerstep as ls
 from layerstep import errors
+from layerstep.construction import calibrate_interval
 from layerstep.errors import FileError, InputError, as_dtype, as_float, as_path, require_positive, require_square
+from layerstep.measurement import intervene, read_three_ways
 
 NUMBERS = [
     (1, 1.0),
@@ -112,6 +114,41 @@ def solved_by(iterates):
 
 
 MISPLACED = {
+    "a truth that is an array": (
+        lambda: ls.TransformerKRR(scale=np.ones(2)).fit(np.ones((2, 1)), [0.0, 1.0]),
+        r"scale = a ndarray of shape \[2\]: must be True or False",
+    ),
+    "a refresh that is an array": (
+        lambda: ls.construct(2, 4, 1.0, 0.5, scheme="adaptive", hi=1.0, L=1, refresh=np.ones(2)),
+        r"refresh = a ndarray of shape \[2\]: must be True or False",
+    ),
+    "a mixture of nothing": (lambda: ls.GaussianMixture.from_dict([None]), r"fields = a list: must be a Mapping"),
+    "a mixture of something else": (
+        lambda: ls.construct(2, 4, 1.0, 0.5, L=1, kernel={"a": 1}),
+        "fields keys = a: must be among weights, widths",
+    ),
+    "a length scale in a dictionary": (
+        lambda: calibrate_interval(PROMPTS, {"a": 1}, 0.1),
+        r"v = \{'a': 1\}: must be a finite number above 0",
+    ),
+    "no task to read": (lambda: read_three_ways(GPT, len, PROMPTS), "task = a builtin_function.*: must be a Task"),
+    "a head that is none": (
+        lambda: read_three_ways(GPT, TASK, PROMPTS, head=TASK),
+        r"head = .*: must be a function from a state",
+    ),
+    "counts in an array": (lambda: intervene(GPT, TASK, prompts=torch.ones(2, 2)), "prompts = a Tensor: must be a Map"),
+    "a network for another task": (
+        lambda: ls.identify(ls.construct(2, 4, 1.0, 0.5, L=1), {}),
+        r"task = a dict: must be a Task\. ls\.identify\(network\) takes its own",
+    ),
+    "a network of many lengths": (
+        lambda: ls.identify(ls.construct(2, 4, [1.0, 2.0], 0.5, L=1)),
+        r"model = Construction.*: must be a network of one length scale",
+    ),
+    "a network of Gaussians": (
+        lambda: ls.identify(ls.construct(2, 4, 1.0, 0.5, L=1, kernel=ls.GaussianMixture(weights=[1], widths=[2]))),
+        "model = of Gaussians of your own: must be a network whose kernel has a name",
+    ),
     "a solver of another shape": (
         lambda: solved_by(lambda system: [torch.zeros(7)]),
         r"iterate 0 of 'own' = a Tensor of shape \[7\]: must be a tensor of shape \[3, 4\], as system.y",

@@ -116,6 +116,12 @@ def require_count(minimum: int = 1, maximum: int | None = None, /, **values: Any
         require(inside, name, quoted(value), allowed)
 
 
+def require_flag(**values: Any) -> None:
+    """Raise InputError unless every named value is True or False: arrays and strings have truths of their own."""
+    for name, value in values.items():
+        require(type(value).__name__ in ("bool", "bool_"), name, quoted(value), "True or False")
+
+
 def require_seed(**values: Any) -> None:
     """Raise InputError unless every named value is a seed: an integer from 0 to 2**64 - 1."""
     for name, value in values.items():

@@ -178,6 +178,10 @@ def test_momentum_is_not_spoiled_by_more_examples_than_dimensions():
         (lambda: Preconditioned(P=[[1.0, 2.0], [0.0, 1.0]]), "P = a matrix: must be symmetric"),
         (lambda: DiscreteMMSE(pool=[]), "pool"),
         (
+            lambda: ls.solve(SOLVERS["gd++"], ls.sample(task(5), 2, seed=0), task(5), [10**7]),
+            r"steps = 10,000,000: must be at most 1,000,000 for GD\+\+",
+        ),
+        (
             lambda: ls.solve(DiscreteMMSE(pool=[[1.0]]), ls.sample(task(5), 2, seed=0), task(5), 2),
             "pool = weights of 1 numbers: must be of d = 5",
         ),

@@ -182,6 +182,20 @@ def test_the_best_prediction_is_better_than_ridge_regression_where_it_knows_more
         assert error[0] < 0.5 * error[1]
 
 
+@pytest.mark.parametrize("weights", [{}, {"prior": "sparse:1"}, {"pool": 3}])
+@pytest.mark.parametrize("sigma", [0.0, 0.1])
+def test_inputs_of_zero_have_the_answer_zero_and_huge_numbers_are_refused(weights, sigma):
+    task = ls.LinearRegression(d=2, N=4, sigma=sigma, **weights)
+    nothing = np.zeros((3, 5, 2))
+    assert not ls.exact(ls.Prompts(nothing, np.zeros((3, 5))), task).any()
+    huge = ls.Prompts(nothing + 1e200, np.ones((3, 5)))
+    if not weights:  # from singular values, whose squares are not needed
+        assert (ls.exact(huge, task) - 1).abs().max() < 1e-12
+        return
+    with pytest.raises(ls.InputError, match=r"inputs up to 1e\+200 and labels up to 1: must be of a size whose"):
+        ls.exact(huge, task)
+
+
 def test_labels_that_no_weights_fit_are_said():
     prompts = ls.sample(ls.LinearRegression(d=3, N=10, sigma=0.5), 4, seed=0)
     with pytest.warns(UserWarning, match="no weights fit these labels: least squares leaves .* Give the task"):
@@ -268,7 +282,7 @@ def test_a_task_of_the_users_needs_what_is_asked_of_it():
         ls.exact(prompts, task)
     with pytest.raises(ls.InputError, match=r"a Coin without gram\(...\).* ls.match and ls.probe work without it"):
         ls.solve(ls.Richardson(), prompts, task, 3)
-    with pytest.raises(ls.InputError, match="task = a dict: must be a KernelTask"):
+    with pytest.raises(ls.InputError, match="task = a dict: must be a Task"):
         require_task({})
     with pytest.raises(ls.InputError, match="task = an ABCMeta"):
         require_task(ls.LinearRegression)

@@ -28,6 +28,7 @@ from layerstep.errors import (
     require,
     require_choice,
     require_count,
+    require_flag,
     require_positive,
 )
 from layerstep.tasks.prompts import Array, as_float_tensor
@@ -169,7 +170,7 @@ def _numbers(*, L: Any, heads: Any, rho: Any, degree: Any, refresh: Any, **posit
     require(rho is None or 0 <= as_float(rho) < math.inf, "rho", quoted(rho), "a finite number of at least 0")
     require_count(1, MOST_ITERATIONS, **({} if L is None else {"L": L}))
     require_count(degree=degree, **({} if heads is None else {"heads": heads}))
-    require(refresh in (None, True, False), "refresh", quoted(refresh), "True, False or None")
+    require_flag(**({} if refresh is None else {"refresh": refresh}))
     options = positive | {"L": L, "rho": rho, "heads": heads, "degree": degree, "refresh": refresh}
     kinds = {"L": int, "heads": int, "degree": int, "refresh": bool}
     return {name: None if value is None else kinds.get(name, float)(value) for name, value in options.items()}

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from layerstep.construction.build import SCHEMES, construct
 from layerstep.construction.kernels import Matern, RationalQuadratic
 from layerstep.construction.schemes.deflation import calibrate_interval
-from layerstep.errors import as_float, quoted, require, require_choice, require_positive
+from layerstep.errors import as_float, quoted, require, require_choice, require_flag, require_positive
 from layerstep.tasks.prompts import Prompts, as_float_tensor
 
 
@@ -64,6 +64,7 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
     def fit(self, X, y) -> TransformerKRR:
         _refuse_masked(X=X, y=y)
         require_choice("scheme", self.scheme, SCHEMES)
+        require_flag(scale=self.scale, normalize_y=self.normalize_y)
         X, y = map(np.asarray, validate_data(self, X, y, y_numeric=True, dtype=np.float64))
         n, d = X.shape
         # The deviation of a constant 0.1 is 1e-17, by rounding: a constant is known by its range. In units of a power

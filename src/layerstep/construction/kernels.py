@@ -27,6 +27,7 @@ from layerstep.errors import (
     require_square,
 )
 from layerstep.tasks.kernels import distance, gaussian
+from layerstep.tasks.task import from_fields
 
 Points = Float[Tensor, "*batch n d"]
 Gram = Float[Tensor, "*batch n m"]
@@ -177,6 +178,7 @@ class GaussianMixture:
 
     @staticmethod
     def from_dict(fields: Mapping[str, Any]) -> GaussianMixture:
+        require_kind("fields", fields, Mapping, "Such as GaussianMixture(..).to_dict().")
         own: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
@@ -185,7 +187,7 @@ class GaussianMixture:
             target = Matern(nu=own.pop("nu"))
         elif "alpha" in own:
             target = RationalQuadratic(alpha=own.pop("alpha"))
-        return GaussianMixture(**own, target=target)
+        return from_fields(GaussianMixture, own | {"target": target}, "fields")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,6 +325,7 @@ def as_profile(kernel: Any) -> Profile | None:
 
 def as_kernel(kernel: Any, v: float, error: float, reach: float, heads: int = MOST_HEADS) -> Kernel:
     """The kernel that a user names, of length scale v; fitted to `error` at distances up to `reach` where need is."""
+    require_square(v=v)
     if isinstance(kernel, Mapping):
         kernel = GaussianMixture.from_dict(kernel)
     if isinstance(kernel, GaussianMixture):

@@ -54,7 +54,7 @@ def linear_means(x: Float[Tensor, "B M d"], y: Float[Tensor, "B M"], lam: float)
     for n in range(1, x.shape[1]):
         U, s, Vh = torch.linalg.svd(x[:, :n], full_matrices=False)
         cut = max(n, x.shape[2]) * torch.finfo(x.dtype).eps * s[:, :1]
-        inverse = torch.where(s > cut, s / (s.square() + lam), 0)
+        inverse = torch.where(s > cut, 1 / (s + lam / s), 0)  # squares of huge ones are infinite
         means[:, n] = torch.einsum("bd,bkd,bk,bnk,bn->b", x[:, n], Vh, inverse, U, y[:, :n])
     return means
 
@@ -70,7 +70,7 @@ def sparse_means(x: Float[Tensor, "B M d"], y: Float[Tensor, "B M"], lam: float,
     so far, the product of those of y_i given what came before.
     """
     supports = torch.combinations(torch.arange(x.shape[2], device=x.device), k)
-    lam = max(lam, NO_NOISE * float(x.square().mean()) * k)
+    lam = max(lam, NO_NOISE * float(x.square().mean()) * k, torch.finfo(x.dtype).tiny)
     theta = x.new_zeros(len(x), len(supports), k)
     P = torch.eye(k).to(x).expand(len(x), len(supports), k, k)  # covariance of θ
     likelihood, means = x.new_zeros(len(x), len(supports)), torch.empty_like(y)
@@ -92,7 +92,7 @@ def pool_means(
 ) -> Float[Tensor, "B M"]:
     """E[x_{n+1} · θ | n pairs], n = 0..N, θ any of the pool with equal probability (dMMSE)."""
     f = torch.einsum("bmd,pd->bpm", x, pool)
-    lam = max(lam, NO_NOISE * float(f.square().mean()))
+    lam = max(lam, NO_NOISE * float(f.square().mean()), torch.finfo(x.dtype).tiny)
     return (_before((f - y[:, None]).square() / (-2 * lam)).softmax(1) * f).sum(1)
 
 

@@ -177,7 +177,7 @@ class LinearRegression(KernelTask):
         self, x: Float[Tensor, "B M d"], y: Float[Tensor, "B M"], gram: Float[Tensor, "B M M"] | None = None
     ) -> Float[Tensor, "B M"]:
         """x_{n+1} · θ_n, n = 0..N, θ_n = (XᵀX + lam I)⁻¹ Xᵀy; without noise that of minimum norm."""
-        if self.lam < SMALL_RIDGE * float(x.square().sum(-1).mean()):
+        if self.lam <= SMALL_RIDGE * float(x.square().sum(-1).mean()):
             return linear_means(x, y, self.lam)
         return posterior_means(self.gram(x, x) if gram is None else gram, y, self.lam)
 
@@ -205,7 +205,11 @@ class LinearRegression(KernelTask):
                 "exact is then least squares, far off where n is near d. Give the task the sigma that the labels have.",
                 stacklevel=3,
             )
-        return super().exact(prompts)
+        found = super().exact(prompts)
+        size = f"inputs up to {float(prompts.x.abs().max()):.3g} and labels up to {float(prompts.y.abs().max()):.3g}"
+        allowed = f"of a size whose squares, and the quotients of these, are numbers of {found.dtype}"
+        require(bool(found.isfinite().all()), "prompts", size, allowed, "Divide inputs or labels by their size.")
+        return found
 
     def features(self, prompts: Prompts, contexts: Sequence[int]) -> Float[Tensor, "F B C"]:
         """The query's coordinates times those of Xᵀy, and times those of the ridge regression θ: q_j (Xᵀy)_j, q_j θ_j.

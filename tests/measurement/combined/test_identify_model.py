@@ -9,6 +9,7 @@ from torch import nn
 
 import layerstep as ls
 from layerstep.measurement.calibration.mechanisms import Mechanism
+from layerstep.measurement.combined.subject import open_subject
 from layerstep.measurement.identification.crossfit import Instrument
 from layerstep.measurement.interventions import instrument
 
@@ -81,6 +82,21 @@ def test_a_result_is_text_json_html_and_a_figure(planted, tmp_path):
     assert found.sentences[2] in found._repr_html_()
     assert [done for done, _ in shown] == sorted(done for done, _ in shown)
     assert {"writing into the layers", "running every solver on the same prompts"} <= {words for _, words in shown}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"), [("matern32", "matern32"), (ls.RationalQuadratic(alpha=0.5), "rational-quadratic:0.5")]
+)
+def test_a_constructed_transformer_is_asked_about_its_own_kernel(kernel, name):
+    """With the Gaussian kernel's systems every number would be about another network."""
+    network = ls.construct(2, 4, 1.0, 0.1, L=3, kernel=kernel)
+    subject = open_subject(network, None)
+    assert subject.task.kernel == name
+    exact = ls.exact(ls.sample(subject.task, 3, seed=0), subject.task)
+    deep = open_subject(ls.construct(2, 4, 1.0, 0.1, L=60, kernel=kernel, kernel_error=1e-4), None)
+    assert (deep.own(ls.sample(subject.task, 3, seed=0)).values[-1, :, -1] - exact[:, -1]).abs().max() < 1e-3
+    with pytest.raises(ls.InputError, match=f"task.kernel = gaussian: must be {name}, the kernel that the network"):
+        open_subject(network, ls.Task(d=2, N=4, v=1.0, sigma=0.1**0.5))
 
 
 def test_a_constructed_transformer_answers_by_its_own_read_out():

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from layerstep.construction import Construction
+from layerstep.construction import Construction, Matern
+from layerstep.construction.kernels import Gaussian
 from layerstep.errors import FileError, InputError, LayerstepError, as_path, quoted, require, require_kind
 from layerstep.files import read_json
 from layerstep.measurement.combined.constructed import constructed_reader, why_no_interventions
@@ -21,6 +22,7 @@ from layerstep.measurement.reading.probes import Probes
 from layerstep.measurement.reading.readouts import Head
 from layerstep.solvers import SOLVERS, Solver, solve
 from layerstep.tasks import Prompts, Task, Trajectory, sample, task_from_dict
+from layerstep.tasks.kernels import RationalQuadratic, kernel_name
 from layerstep.training import GPT
 from layerstep.training.pretrained import SHIPPED, model_folder
 
@@ -145,14 +147,17 @@ def _trial(reader: Reader, task: Task) -> None:
 
 def _construction(network: Construction, task: Task | None) -> Subject:
     problem = network.problem
+    require(problem.scales is None, "model", network, "a network of one length scale", "A task has one v.")
     own = {"d": problem.d, "N": problem.N, "v": problem.kernel.v, "sigma": math.sqrt(problem.lam)}
+    kernel = _kernel(problem.kernel)
     if task is None:
-        task = Task(**own)
+        task = Task(**own, kernel=kernel)
+    require_kind("task", task, Task, "ls.identify(network) takes its own from the network.")
     for name, made_with in own.items():
         given = getattr(task, name)
         remedy = f"The network was constructed with it; ls.identify(network) takes {name} from there."
         require(math.isclose(given, made_with), f"task.{name}", given, f"{made_with:g}", remedy)
-    require(task.kernel == "gaussian", "task.kernel", task.kernel, "gaussian, the kernel of a constructed transformer")
+    require(task.kernel == kernel, "task.kernel", task.kernel, f"{kernel}, the kernel that the network was made for")
     stages = sorted({round(network.L ** (k / (STAGES - 1))) for k in range(STAGES)})
     contexts = default_contexts(task.N) if network.scheme.flexible else [task.N]
     reason = why_no_interventions(network)
@@ -164,6 +169,16 @@ def _construction(network: Construction, task: Task | None) -> Subject:
         reader=None if reason else constructed_reader(network),
         untestable=reason,
     )
+
+
+def _kernel(kernel: Any) -> str:
+    """The name that tasks have for the kernel of a constructed transformer."""
+    meant = None if isinstance(kernel, Gaussian) else kernel.mixture.target
+    allowed = "a network whose kernel has a name, among gaussian, matern12, matern32, matern52, rational-quadratic"
+    require(isinstance(kernel, Gaussian) or meant is not None, "model", "of Gaussians of your own", allowed)
+    if meant is None or isinstance(meant, Matern):
+        return "gaussian" if meant is None else meant.name
+    return kernel_name(RationalQuadratic(alpha=meant.alpha))
 
 
 def _solver(solver: Solver, task: Task) -> Subject:

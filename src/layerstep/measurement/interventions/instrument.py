@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require_choice, require_count, require_kind, require_seed
+from layerstep.errors import require_callable, require_choice, require_count, require_flag, require_kind, require_seed
 from layerstep.measurement.interventions.alignment import Inputs, Moments, align, known_inputs
 from layerstep.measurement.interventions.baselines import p_value
 from layerstep.measurement.interventions.candidates import SOLVERS
@@ -53,6 +53,11 @@ def intervene(
     checks=False leaves out what no claim needs: doses other than 1, swaps, operators.
     """
     require_kind("task", task, Task)
+    require_kind("prompts", {} if prompts is None else prompts, Mapping, f"Such as {{'fit': {PROMPTS['fit']}}}.")
+    require_kind("without", without, Sequence, "Such as ['cg'].")
+    require_kind("rule", rule or CausalRule(), CausalRule)
+    require_callable("progress", progress or print, "a function of the fraction done")
+    require_flag(checks=checks)
     for name in prompts or {}:
         require_choice("prompts", name, PROMPTS)
     for name in without:

@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import InputError, require_count, require_kind, require_seed
+from layerstep.errors import InputError, require_callable, require_count, require_kind, require_seed
 from layerstep.measurement.reading.hooks import EditableReader, GPTReader, first_points, reader_of, require_causal
 from layerstep.measurement.reading.probes import FIRST_STEP, PIECE, Moments, several
-from layerstep.tasks import Prompts, Task, Trajectory, sample
+from layerstep.tasks import Prompts, Task, Trajectory, require_task, sample
 
 #: From the state of a site at all tokens [B, T, W] to predictions at the reader's queries [B, Q].
 Head = Callable[[Tensor], Tensor]
@@ -111,8 +111,11 @@ def fit_readers(
     head: of a module that is not a layerstep GPT. contexts: which context lengths to fit on and to read, all of them
     by default; an open mask needs a forward pass for each.
     """
+    require_task(task, "sample")
     require_count(fit=fit, batch=batch)
     require_seed(seed=seed)
+    if head is not None:
+        require_callable("head", head, "a function from a state [B, T, W] to predictions at the queries [B, Q]")
     reader = reader_of(model)
     require_kind("model", reader, EditableReader, "Its reader has no run(prompts, edits): wrap the model in ls.Hooked.")
     if isinstance(reader, GPTReader) and head is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -21,6 +22,7 @@ class GradientDescentPlusPlus(Solver):
     pair for all prompts. There is no ridge: it converges to least squares, or stops on the way.
     """
 
+    most_steps: ClassVar[int] = 10**6
     gamma: float = 0.1
     eta: float = 1.0
     absolute: bool = False
@@ -37,14 +39,9 @@ class GradientDescentPlusPlus(Solver):
         top = system.plain.values[:, -1:].clamp_min(torch.finfo(system.y.dtype).tiny)
         s = system.plain.values if self.absolute else system.plain.values / top
         unit = self.eta if self.absolute else self.eta / top
-        wanted, share, left, total, out = (
-            steps.tolist(),
-            torch.ones_like(s),
-            torch.ones_like(s),
-            torch.zeros_like(s),
-            [],
-        )
-        for step in range(wanted[-1] + 1):
+        share, left, total = torch.ones_like(s), torch.ones_like(s), torch.zeros_like(s)
+        wanted, out = set(steps.tolist()), []
+        for step in range(max(wanted) + 1):
             if step in wanted:
                 out.append((system.plain.weights * unit * total).sum(-1))
             now = s * share

@@ -40,8 +40,11 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.measurement import Rule as Rule
     from layerstep.measurement import Verdict as Verdict
     from layerstep.measurement import identify as identify
+    from layerstep.measurement import interleaved as interleaved
     from layerstep.measurement import layers_won as layers_won
+    from layerstep.measurement import load as load
     from layerstep.measurement import match as match
+    from layerstep.measurement import pairs as pairs
     from layerstep.measurement import probe as probe
     from layerstep.reproduction import reproduce as reproduce
     from layerstep.solvers import SOLVERS as SOLVERS
@@ -111,7 +114,7 @@ else:
             construct""",
         "training": "Diverged Evaluation GPT Model PRESETS Run SHIPPED evaluate sweep train",
         "measurement": """FAMILIES Family GPTReader Hooked Identification Instrument Match Probes Reader Rule Verdict
-            identify layers_won match probe""",
+            identify interleaved layers_won load match pairs probe""",
         "reproduction": "reproduce",
         "errors": "FileError InputError LayerstepError",
     }

@@ -12,7 +12,9 @@ from layerstep.measurement.interventions.rule import CausalRule
 from layerstep.measurement.reading.edits import Recording
 from layerstep.measurement.reading.hooks import GPTReader, Hooked, Reader
 from layerstep.measurement.reading.probes import Probes, probe
+from layerstep.measurement.reading.published import load
 from layerstep.measurement.reading.readouts import Readouts, read_three_ways
+from layerstep.measurement.reading.tokens import interleaved, pairs
 from layerstep.measurement.similarity import Line, Match, layers_won, match
 
 __all__ = [
@@ -35,9 +37,12 @@ __all__ = [
     "Rule",
     "Verdict",
     "identify",
+    "interleaved",
     "intervene",
     "layers_won",
+    "load",
     "match",
+    "pairs",
     "probe",
     "read_three_ways",
 ]

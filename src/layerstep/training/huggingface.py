@@ -81,13 +81,8 @@ def save_huggingface(gpt: GPT, path: str | os.PathLike) -> Path:
     return folder
 
 
-def load_garg(path: str | os.PathLike, heads: int) -> GPT:
-    """A GPT from a checkpoint with `_read_in`, `_backbone` and `_read_out`, loaded without executing anything.
-
-    `heads` (n_head of their configuration) is not in the weights. Both a bare state dict and their
-    training state with `model_state_dict` are read.
-    """
-    require_count(heads=heads)
+def read_state(path: str | os.PathLike) -> dict[str, Tensor]:
+    """The tensors of a checkpoint of torch.save, bare or under `model_state_dict`; nothing in it is executed."""
     file = as_path("path", path)
     if not file.is_file():
         raise FileError(f"{file} is not a file. Check the path.")
@@ -98,8 +93,21 @@ def load_garg(path: str | os.PathLike, heads: int) -> GPT:
         raise FileError(f"{file} is not a file of tensors alone, and nothing else is loaded ({reason}).") from error
     if isinstance(found, dict) and isinstance(found.get("model_state_dict"), dict):
         found = found["model_state_dict"]
+    if not isinstance(found, dict):
+        raise FileError(f"{file} does not have the layout of a checkpoint: it holds a {type(found).__name__}.")
+    return found
+
+
+def load_garg(path: str | os.PathLike, heads: int) -> GPT:
+    """A GPT from a checkpoint with `_read_in`, `_backbone` and `_read_out`, loaded without executing anything.
+
+    `heads` (n_head of their configuration) is not in the weights. Both a bare state dict and their
+    training state with `model_state_dict` are read.
+    """
+    require_count(heads=heads)
+    file, found = as_path("path", path), read_state(path)
     marks = ("_read_in.weight", "_backbone.wpe.weight", "_read_out.weight")
-    if not isinstance(found, dict) or any(getattr(found.get(mark), "ndim", 0) != 2 for mark in marks):
+    if any(getattr(found.get(mark), "ndim", 0) != 2 for mark in marks):
         raise FileError(f"{file} does not have the layout _read_in, _backbone, _read_out.")
     width, d = found["_read_in.weight"].shape
     T = len(found["_backbone.wpe.weight"])

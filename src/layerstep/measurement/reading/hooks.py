@@ -85,10 +85,14 @@ class EditableReader(Reader, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class GPTReader:
-    """The residual stream of a layerstep GPT: the embedding and after every block; attention=True adds the half-way."""
+    """The residual stream of a layerstep GPT: the embedding and after every block; attention=True adds the half-way.
+
+    normed=True reads the last state after the final norm, as GPT-2's `hidden_states` (Fu et al.'s probes) have it.
+    """
 
     model: GPT
     attention: bool = False
+    normed: bool = False
 
     @property
     def stages(self) -> tuple[float, ...]:
@@ -97,7 +101,7 @@ class GPTReader:
 
     @property
     def sites(self) -> tuple[str, ...]:
-        names = {0.0: "embedding"}
+        names = {0.0: "embedding"} | ({float(len(self.model.blocks)): "final norm"} if self.normed else {})
         return tuple(
             names.get(stage, f"block {int(stage)}" if stage == int(stage) else f"attention {int(stage + 0.5)}")
             for stage in self.stages
@@ -113,9 +117,8 @@ class GPTReader:
 
     @property
     def examples(self) -> slice:
-        return slice(
-            1, -1, 2 if self.mask == "causal" else 1
-        )  # the last token asks, the first of an open mask is a dummy
+        # The last token asks, the first of an open mask is a dummy.
+        return slice(1, -1, 2 if self.mask == "causal" else 1)
 
     @torch.no_grad()
     def states(self, prompts: Prompts) -> list[Tensor]:
@@ -141,8 +144,9 @@ class GPTReader:
         for block in self.model.blocks:
             x = block.attend(x, mask)  # type: ignore[operator]
             x = passed(x) if self.attention else x
-            x = passed(block.feed(x))  # type: ignore[operator]
-        output = self.model.head(x)
+            x = block.feed(x)  # type: ignore[operator]
+            x = passed(self.model.norm(x) if self.normed and block is self.model.blocks[-1] else x)
+        output = self.model.read_out(x[:, self.model.asked]).squeeze(-1) if self.normed else self.model.head(x)
         return Recording(sites=self.sites, states=tuple(states), output=output if mask is None else output[:, -1:])
 
     def predictions(self, recording: Recording) -> Tensor:

@@ -221,15 +221,24 @@ def test_mistakes_are_sentences(call, words):
 
 
 def test_a_rule_says_why_it_refuses():
-    result = judged(POSITIVE[2])
-    layer = result.layers[1]
-    for changes, words in (
-        ({"unexplained": 0.5}, "50.0% of the response is not explained"),
-        ({"gain": 9.0}, "the response is 9 times that of the solver"),
-        ({"rival_ratio": 1.1}, "leaves only 1.1 times as much"),
-        ({"form": "dual"}, "the prediction is added up, unlike the dual form"),
-    ):
-        match = dataclasses.replace(layer.match, **changes)
-        assert words in CausalRule().refuses(dataclasses.replace(layer, match=match))
-    assert "baselines score as well" in CausalRule().refuses(dataclasses.replace(layer, p_value=0.5))
+    layer = judged(POSITIVE[2]).layers[1]
     assert CausalRule().refuses(layer) == ""
+    match, dose = layer.match, layer.dose
+    nearest, *others = match.ranking
+    poor = (dataclasses.replace(nearest, unexplained=0.5), *others)
+    close = (nearest, dataclasses.replace(others[0], ratio=1.1), *others[1:])
+    dual = (dataclasses.replace(nearest, form="dual"), *others)
+    for changes, words in (
+        ({"match": dataclasses.replace(match, ranking=poor)}, "50.0% of the response is not explained"),
+        ({"match": dataclasses.replace(match, ranking=close)}, f"{others[0].name} leaves only 1.1 times as much"),
+        ({"match": dataclasses.replace(match, ranking=dual)}, "the prediction is added up, unlike the dual form"),
+        ({"match": dataclasses.replace(match, state_explained=0.4)}, "only 40% of the state can be read"),
+        ({"match": dataclasses.replace(match, gain=9.0)}, "of a unit written 9 are read"),
+        ({"accumulate": 0.1}, "the prediction is made anew, unlike the functional form"),
+        ({"p_value": 0.5}, "states of other labels are read as well"),
+        ({"doses": (dataclasses.replace(dose, share=0.5),)}, "noise of size 1: 50.0% is not explained"),
+        ({"doses": (dataclasses.replace(dose, shift=30.0),)}, "30 times as far as a natural state"),
+    ):
+        assert words in CausalRule().refuses(dataclasses.replace(layer, **changes))
+    poor_match = dataclasses.replace(layer, match=dataclasses.replace(match, ranking=poor))
+    assert CausalRule(unexplained=0.9).refuses(poor_match) == ""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from layerstep.measurement.interventions.alignment import Moments, known_inputs
 from layerstep.measurement.interventions.passes import Batch, at_examples, prediction, record
-from layerstep.measurement.interventions.search import Match
+from layerstep.measurement.interventions.search import Match, Reading
 from layerstep.measurement.reading.hooks import EditableReader
 from layerstep.tasks import Prompts, Task
 from layerstep.tasks.posterior import cholesky
@@ -47,6 +47,7 @@ class Site:
     task: Task
     name: str
     match: Match
+    reading: Reading
     moments: Moments
     inputs: Float[Tensor, "Z W"]  # regression of the states on what the tokens know
 
@@ -71,12 +72,12 @@ def noise(seed: int, batch: Batch, index: int, scale: float) -> Float[Tensor, "B
 
 def doses(site: Site, batches: list[Batch], seed: int, sizes: tuple[float, ...] = DOSES) -> tuple[Dose, ...]:
     """White noise of several sizes, the same draws for all."""
-    match, found = site.match, []
+    match, scale, found = site.match, site.reading.scale, []
     shift = (float(match.writer @ site.moments.inverse @ match.writer) / max(site.moments.rank, 1)) ** 0.5
     for size in sizes:
         dot = made = wanted = 0.0
         for index, batch in enumerate(batches):
-            delta = noise(seed, batch, index, size * match.scale)
+            delta = noise(seed, batch, index, size * scale)
             p = match.candidate.iteration(batch.prefix, site.task).rows(match.candidate.form, match.steps_left)[-1]
             expected = (p * delta).sum(-1)
             change = _change(site.reader, batch, {site.name: site.write(delta, batch.n)})
@@ -85,24 +86,34 @@ def doses(site: Site, batches: list[Batch], seed: int, sizes: tuple[float, ...] 
             wanted += float(expected @ expected)
         share = dot * abs(dot) / (made * wanted) if made * wanted > 0 else 0.0
         gain = dot / wanted if wanted > 0 else 0.0
-        found.append(Dose(size=size, share=share, gain=gain, shift=size * match.scale * shift))
+        found.append(Dose(size=size, share=share, gain=gain, shift=size * scale * shift))
     return tuple(found)
 
 
 def transition(site: Site, later: Site, batches: list[Batch], seed: int) -> float:
-    """T1: the share of the next site's state, as it is read there, that the candidate's own steps explain."""
+    """T1: the share of what the candidate's own steps make of the noise that arrives in the next site's channels.
+
+    The reader there is fitted to what arrives, on one half of the prompts, and scored on the other.
+    """
     match, steps = site.match, site.match.steps_left - later.match.steps_left
-    dot = made = wanted = 0.0
+    halves: list[tuple[list[Tensor], list[Tensor]]] = [([], []), ([], [])]
     for index, batch in enumerate(batches):
-        delta = noise(seed, batch, index, match.scale)
+        delta = noise(seed, batch, index, site.reading.scale)
         expected = match.candidate.iteration(batch.prefix, site.task).change(match.candidate.form, delta, steps)
         before = record(site.reader, batch)[later.name]
         after = record(site.reader, batch, {site.name: site.write(delta, batch.n)})[later.name]
-        moved = at_examples(site.reader, (after - before).to("cpu", torch.float64), batch.n) @ later.match.reader
-        dot += float((expected * moved).sum())
-        made += float(moved.square().sum())
-        wanted += float(expected.square().sum())
-    return dot * abs(dot) / (made * wanted) if made * wanted > 0 else 0.0
+        moved = at_examples(site.reader, (after - before).to("cpu", torch.float64), batch.n)
+        moved = moved @ later.match.channels.readers
+        for half, (arrived, wanted) in enumerate(halves):
+            arrived.append(moved[half::2].flatten(0, 1))
+            wanted.append(expected[half::2].flatten())
+    (X, s), (X_other, s_other) = ((torch.cat(arrived), torch.cat(wanted)) for arrived, wanted in halves)
+    missed = 0.0
+    for A, b, C, d in ((X, s, X_other, s_other), (X_other, s_other, X, s)):
+        reader = torch.linalg.lstsq(A, b[:, None], driver="gelsd").solution[:, 0]
+        missed += float((C @ reader - d).square().sum())
+    size = float(s.square().sum() + s_other.square().sum())
+    return 1 - missed / size if size > 0 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +133,7 @@ def swaps(site: Site, batches: list[Batch], seed: int) -> Swap:
     others = [_relabelled(batch, site.task, seed, index) for index, batch in enumerate(batches)]
     known_others = known_inputs(others).split([batch.prefix.B * batch.n for batch in batches])
     missed = inert = moved = 0.0
-    a, u = site.match.writer, site.match.reader
+    a, u = site.match.writer, site.reading.reader
     for batch, other, Z, Z_other in zip(batches, others, known, known_others, strict=True):
         shape = (batch.prefix.B, batch.n, -1)
         here, there = (_examples(site, each) for each in (batch, other))

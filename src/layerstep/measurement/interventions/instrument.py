@@ -23,9 +23,9 @@ from layerstep.measurement.interventions.candidates import SOLVERS
 from layerstep.measurement.interventions.checks import DOSES, Site, doses, swaps, transition
 from layerstep.measurement.interventions.operator import describe
 from layerstep.measurement.interventions.passes import draw, gradients, states
-from layerstep.measurement.interventions.result import CausalResult, LayerResult, MatchResult
+from layerstep.measurement.interventions.result import CausalResult, Contender, LayerResult, MatchResult
 from layerstep.measurement.interventions.rule import CausalRule
-from layerstep.measurement.interventions.search import Library, Match, Sums, best_matches, sums_of
+from layerstep.measurement.interventions.search import Library, Match, Sums, best_matches, read, sums_of
 from layerstep.measurement.reading.hooks import EditableReader, reader_of, require_causal
 from layerstep.stats import interval, resamples
 from layerstep.tasks import Task
@@ -131,20 +131,22 @@ class _Run:
         scored = [each.examples[index] for each in self.scored_on]
         J = torch.cat([each.flatten(0, 1) for each in chosen])
         reason = _untestable(moments, h, J)
-        matches = [] if reason else best_matches(self.library, moments, self.inputs, chosen)
+        matches = [] if reason else best_matches(self.library, moments, J)
         matches = [match for match in matches if match.share > 0]
         if not matches:
             reason = reason or "no solver's state can be read beside the inputs, or writing it changes nothing"
             operators = self._operators(index, self._label_writer(h))
             return LayerResult(site=name, stage=stage, match=None, reason=reason, **operators), None
         sums = [sums_of(self.library, match, self.score, scored) for match in matches]
-        best, result = _ranked(matches, sums)
-        match = matches[best]
+        order, ranking = _ranked(matches, sums)
+        match = matches[order[0]]
+        reading = read(self.library, match, moments, self.inputs)
         site = Site(
             reader=self.reader,
             task=self.task,
             name=name,
             match=match,
+            reading=reading,
             moments=moments,
             inputs=torch.linalg.lstsq(self.known, h, driver="gelsd").solution,
         )
@@ -152,8 +154,14 @@ class _Run:
         layer = LayerResult(
             site=name,
             stage=stage,
-            match=result,
-            p_value=p_value(self.library, match, moments, self.inputs, J, self.seed),
+            match=MatchResult(
+                ranking=ranking,
+                channels=len(match.weights),
+                read_step=reading.step,
+                state_explained=reading.explained,
+                gain=reading.gain,
+            ),
+            p_value=p_value(self.library, match, moments, self.inputs, self.seed),
             doses=doses(site, self.check, self.seed, DOSES if self.checks else (1.0,)),
             accumulate=float(accumulate.mean()),
             swap=swaps(site, self.check, self.seed) if self.checks else None,
@@ -215,32 +223,26 @@ def _untestable(moments: Moments, h: Float[Tensor, "tokens W"], J: Float[Tensor,
     return ""
 
 
-def _ranked(matches: list[Match], sums: list[Sums]) -> tuple[int, MatchResult]:
-    """The match that leaves least of the response, and its lead over all others by paired bootstrap."""
+def _ranked(matches: list[Match], sums: list[Sums]) -> tuple[list[int], tuple[Contender, ...]]:
+    """The matches by what they leave of the response; the lead of the first over each other one by paired bootstrap."""
     one = torch.ones(len(sums[0].Rp), dtype=torch.float64)
     weights = resamples(len(one), RESAMPLES, 0)
     left = [1 - float(each.share(one)) for each in sums]
     order = sorted(range(len(matches)), key=left.__getitem__)
-    best = order[0]
     floor = 1e-9
-    base = (1 - sums[best].share(weights)).clamp_min(floor)
-    ratios = {
-        other: float(interval(((1 - sums[other].share(weights)).clamp_min(floor) / base).log(), 0.98)[0])
-        for other in order[1:]
-    }
-    rival = min(ratios, key=ratios.__getitem__, default=None)
-    match = matches[best]
-    result = MatchResult(
-        solver=match.candidate.solver,
-        form=match.candidate.form,
-        bandwidth=match.candidate.v,
-        steps_left=match.steps_left,
-        read_step=match.read_step,
-        state_explained=match.explained_state,
-        unexplained=left[best],
-        gain=float(sums[best].gain(one)),
-        rival="" if rival is None else matches[rival].candidate.name,
-        rival_ratio=math.inf if rival is None else math.exp(ratios[rival]),
-        ranking=tuple((matches[index].candidate.name, left[index]) for index in order),
-    )
-    return best, result
+    base = (1 - sums[order[0]].share(weights)).clamp_min(floor)
+    found = []
+    for index in order:
+        candidate = matches[index].candidate
+        ratio = ((1 - sums[index].share(weights)).clamp_min(floor) / base).log()
+        found.append(
+            Contender(
+                solver=candidate.solver,
+                form=candidate.form,
+                bandwidth=candidate.v,
+                steps_left=matches[index].steps_left,
+                unexplained=left[index],
+                ratio=math.exp(float(interval(ratio, 0.98)[0])),
+            )
+        )
+    return order, tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,24 +13,71 @@ from layerstep.measurement.interventions.rule import CausalRule
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchResult:
-    """The nearest candidate at a site, scored on prompts it was not chosen on.
+class Contender:
+    """One solver in one form at a site, scored on prompts it was not chosen on.
 
-    unexplained: 1 - c² of the response rows. rival: the other solver, or the same in the other form, that leaves
-    least; rival_ratio: how many times as much it leaves, the lower end of its 98 % interval.
+    unexplained: 1 - c² of the response rows. ratio: that, over what the nearest one leaves, the lower end of the 98 %
+    interval of a paired bootstrap over prompts.
     """
 
     solver: str
     form: str
     bandwidth: float
     steps_left: int
+    unexplained: float
+    ratio: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.solver}, {self.form}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchResult:
+    """All that was tried at a site, the nearest first, and how its state is read.
+
+    channels: how many directions the writer was sought in. state_explained: R², beside the inputs, of the solver's
+    state after read_step steps in these channels; gain: what is read of a unit written.
+    """
+
+    ranking: tuple[Contender, ...]
+    channels: int
     read_step: int
     state_explained: float
-    unexplained: float
     gain: float
-    rival: str
-    rival_ratio: float
-    ranking: tuple[tuple[str, float], ...]
+
+    @property
+    def nearest(self) -> Contender:
+        return self.ranking[0]
+
+    @property
+    def solver(self) -> str:
+        return self.nearest.solver
+
+    @property
+    def form(self) -> str:
+        return self.nearest.form
+
+    @property
+    def bandwidth(self) -> float:
+        return self.nearest.bandwidth
+
+    @property
+    def steps_left(self) -> int:
+        return self.nearest.steps_left
+
+    @property
+    def unexplained(self) -> float:
+        return self.nearest.unexplained
+
+    @property
+    def rival(self) -> Contender | None:
+        """The other solver, or the same in the other form, with the smallest ratio."""
+        return min(self.ranking[1:], key=lambda each: each.ratio, default=None)
+
+    @property
+    def rival_ratio(self) -> float:
+        return math.inf if self.rival is None else self.rival.ratio
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +194,14 @@ class CausalResult:
 
 
 def _layer(data: dict[str, Any]) -> LayerResult:
-    kinds = {"match": MatchResult, "swap": Swap, "to_output": Operator, "one_layer": Operator}
+    kinds = {"match": _match, "swap": Swap, "to_output": Operator, "one_layer": Operator}
     parts: dict[str, Any] = {name: None if data[name] is None else kind(**data[name]) for name, kind in kinds.items()}
     parts["doses"] = tuple(Dose(**each) for each in data["doses"])
     return LayerResult(**(data | parts))
+
+
+def _match(ranking: list[dict[str, Any]], **rest: Any) -> MatchResult:
+    return MatchResult(ranking=tuple(Contender(**each) for each in ranking), **rest)
 
 
 def _line(layer: LayerResult, rule: CausalRule) -> str:

@@ -17,19 +17,25 @@ if TYPE_CHECKING:
 class CausalRule:
     """What a claim about a range of layers needs, at each of them, on prompts that nothing was chosen on.
 
-    unexplained: the most of the response, 1 - c², that the match may leave, for rows and for noise of size 1.
-    rival: how many times more the best other solver must leave, as must the other form; the lower end of the paired
-    bootstrap's 98 % interval. gain: within [1/g, g]. p: against the baselines. accumulate: the gain of the
-    prediction written at the query lies above it in the functional form, below it in the dual form. transition: the
-    least share of T1 between neighbours. layers: the fewest in a row. width: the most the fitted bandwidths differ.
+    unexplained: the most of the response rows, 1 - c², that the nearest may leave; noise: the same of noise as large as
+    the state. rival: how many times more each other solver must leave, as must the other form; the lower end of the
+    paired bootstrap's 98 % interval. gain: what is read of a unit written lies within [1/g, g]. readable: the least R²
+    of the state beside the inputs. shift: the most that noise as large as the state moves a token, in natural units.
+    p: against states of other labels. adds, replaces: the gain of the prediction written at the query, at least in the
+    functional form, at most in the dual form. transition: the least share of T1 between neighbours. layers: the fewest
+    in a row. width: the most the fitted bandwidths differ.
     """
 
-    unexplained: float = 0.01
-    rival: float = 25.0
-    gain: float = 5.0
+    unexplained: float = 0.002
+    noise: float = 0.05
+    rival: float = 2.0
+    gain: float = 3.0
+    readable: float = 0.9
+    shift: float = 5.0
     p: float = 0.05
-    accumulate: float = 0.3
-    transition: float = 0.97
+    adds: float = 0.7
+    replaces: float = 0.8
+    transition: float = 0.99
     layers: int = 2
     width: float = 1.15
 
@@ -41,19 +47,26 @@ class CausalRule:
         match = layer.match
         if match is None:
             return layer.reason
-        if not 1 / self.gain <= match.gain <= self.gain:
-            return f"the response is {match.gain:.2g} times that of the solver (1/{self.gain:g} to {self.gain:g})"
         if match.unexplained > self.unexplained:
             return f"{match.unexplained:.1%} of the response is not explained (at most {self.unexplained:.1%})"
-        if match.rival_ratio < self.rival:
-            return f"{match.rival} leaves only {match.rival_ratio:.2g} times as much (at least {self.rival:g})"
+        if match.rival is not None and match.rival_ratio < self.rival:
+            ratio = f"{match.rival_ratio:.2g} times as much (at least {self.rival:g})"
+            return f"{match.rival.name} leaves only {ratio}"
+        if match.state_explained < self.readable:
+            return f"only {match.state_explained:.0%} of the state can be read (at least {self.readable:.0%})"
+        if not 1 / self.gain <= match.gain <= self.gain:
+            return f"of a unit written {match.gain:.2g} are read (1/{self.gain:g} to {self.gain:g})"
         if layer.p_value is not None and layer.p_value > self.p:
-            return f"baselines score as well (p = {layer.p_value:.2f})"
-        if layer.dose is not None and 1 - layer.dose.share > self.unexplained:
-            return f"noise of size 1: {1 - layer.dose.share:.1%} is not explained"
-        adds = layer.accumulate > self.accumulate
-        if adds != (match.form == "functional"):
-            return f"the prediction is {'added up' if adds else 'made anew'}, unlike the {match.form} form"
+            return f"states of other labels are read as well (p = {layer.p_value:.2f})"
+        dose = layer.dose
+        if dose is not None and 1 - dose.share > self.noise:
+            return f"noise of size 1: {1 - dose.share:.1%} is not explained (at most {self.noise:.1%})"
+        if dose is not None and dose.shift > self.shift:
+            return f"noise of size 1 lies {dose.shift:.2g} times as far as a natural state (at most {self.shift:g})"
+        if match.form == "functional" and layer.accumulate < self.adds:
+            return f"the prediction is made anew, unlike the functional form (gain {layer.accumulate:.2f})"
+        if match.form == "dual" and layer.accumulate > self.replaces:
+            return f"the prediction is added up, unlike the dual form (gain {layer.accumulate:.2f})"
         return ""
 
     def joins(self, before: LayerResult, after: LayerResult) -> bool:

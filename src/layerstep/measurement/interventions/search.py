@@ -3,9 +3,11 @@
 White noise delta, written into the state at every example, changes the prediction by R delta; the row R comes from one
 backward pass. A candidate says p delta. Over white delta the correlation of the two is the cosine of the rows
 
-    c = sum R p / sqrt(sum R² sum p²)        share explained = c²        gain = sum R p / sum p²
+    c = sum R p / sqrt(sum R² sum p²)        share explained = c²
 
-pooled over prompts and positions. Everything is chosen on one set of prompts and scored on another.
+pooled over prompts and positions. The writer is sought among the channels of a site: the few directions along which
+what varies there, with the inputs fixed, reaches the prediction. Every candidate is given the same channels and the
+writer that suits it best. Everything is chosen on one set of prompts and scored on another.
 """
 
 from __future__ import annotations
@@ -18,39 +20,93 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.measurement.interventions.alignment import Alignment, Inputs, Moments, align
+from layerstep.measurement.interventions.alignment import LEFT, Inputs, Moments
 from layerstep.measurement.interventions.candidates import BANDWIDTHS, FORMS, Candidate
 from layerstep.measurement.interventions.passes import Batch
 from layerstep.tasks import Task
 
 #: Steps t at which a candidate's state is looked for. Any that correlates with the state will do: t is not identified.
-READ_STEPS = (1, 2, 3, 4, 6, 9, 13, 19, 28)
-#: Those of the candidate that was chosen.
-ALL_STEPS = tuple(range(1, 29))
-#: Bandwidths of the states looked for, multiples of the task's.
-READ_BANDWIDTHS = (0.7, 1.0, 1.4)
+READ_STEPS = tuple(range(1, 29))
 #: The most steps left that are looked for.
 MOST_STEPS = 48
-#: Directions that explain as much as the best but for this share are told apart by how well they are read.
-TIE = 1e-3
+#: The most channels of a site, and the least influence of one, as a share of the greatest.
+CHANNELS, LEAST = 12, 1e-3
+#: As few channels are used as leave, with the best candidate, at most so many times what all of them leave.
+ENOUGH = 2.0
 #: How many numbers of steps left have their bandwidth refined.
 SEARCHED = 6
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Channels:
+    """Directions in which a site reaches the prediction, the most influential first.
+
+    Natural variation beside the inputs, h = root z with white z, changes the prediction by J root z. The right singular
+    vectors of J root are the channels: they do not depend on the units of the stream. answers: their responses,
+    orthonormal; influence: the singular values.
+    """
+
+    answers: Float[Tensor, "entries m"]
+    influence: Float[Tensor, "m"]
+    directions: Float[Tensor, "W m"]  # of the stream, one natural unit each
+    readers: Float[Tensor, "W m"]  # how much of each there is, of what is left beside the inputs
+
+    @staticmethod
+    def of(J: Float[Tensor, "entries W"], moments: Moments) -> Channels:
+        U, S, V = torch.linalg.svd(J @ moments.root, full_matrices=False)
+        count = min(CHANNELS, int((LEAST * S[0] < S).sum()))
+        V = V[:count].mT
+        return Channels(
+            answers=U[:, :count],
+            influence=S[:count],
+            directions=moments.root @ V,
+            readers=moments.inverse @ moments.root @ V,
+        )
+
+    def first(self, count: int) -> Channels:
+        parts = {name: getattr(self, name)[..., :count] for name in ("answers", "influence", "directions", "readers")}
+        return Channels(**parts)
+
+    def shares(self, rows: Float[Tensor, "k entries"]) -> Float[Tensor, "k m"]:
+        """The share of each row that the first 1..m channels explain, with the writer that suits it best."""
+        size = rows.square().sum(1, keepdim=True)
+        found = (rows @ self.answers).square().cumsum(1)
+        return torch.where(size > 1e-200, found / size.clamp_min(1e-300), torch.zeros_like(found))
+
+    def weights(self, row: Float[Tensor, "entries"]) -> Float[Tensor, "m"]:
+        """How much of each channel the writer has whose response is nearest to a row."""
+        return (self.answers.mT @ row) / self.influence
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Match:
-    """A candidate at one site: chosen on one half of the prompts, before scoring."""
+    """A candidate at one site: chosen on one half of the prompts, before scoring. The response of the writer, so much
+    (`weights`) of each channel, is the nearest to the candidate's that there is."""
 
     candidate: Candidate
     steps_left: int
-    read_step: int
-    read_v: float
-    reader: Float[Tensor, "W"]
-    writer: Float[Tensor, "W"]
-    explained_state: float  # R² of the reader beside the inputs
-    scale: float  # rms of the state
+    channels: Channels
+    weights: Float[Tensor, "m"]
     share: float  # on the half it was chosen on
+
+    @property
+    def writer(self) -> Float[Tensor, "W"]:
+        return self.channels.directions @ self.weights
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Reading:
+    """What the channels of a match hold by nature: the candidate's state after `step` steps, beside the inputs.
+
+    The step is the one that is read best. gain: what the reader makes of a unit written.
+    """
+
+    reader: Float[Tensor, "W"]
+    step: int
+    explained: float  # R² beside the inputs
+    gain: float
+    scale: float  # rms of the state
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,25 +137,20 @@ class Sums:
 
 
 class Library:
-    """The states and the rows of every candidate on given prompts, made once for all sites."""
+    """The rows of every candidate on given prompts, made once for all sites."""
 
     def __init__(self, task: Task, mask: str, solvers: Sequence[str], fit: list[Batch], choose: list[Batch]) -> None:
         self.task, self.mask, self.fit, self.choose = task, mask, fit, choose
         self.bandwidths = [factor * task.v for factor in BANDWIDTHS]
         self.names = [(solver, form) for solver in solvers for form in FORMS]
-        self.states = {name: self._states(*name) for name in self.names}
         self.rows = {
-            (name, v): self.rows_of(self._candidate(*name, v), choose, MOST_STEPS)
+            (name, v): self.rows_of(self.candidate(*name, v), choose, MOST_STEPS)
             for name in self.names
             for v in self.bandwidths
         }
 
-    def _candidate(self, solver: str, form: str, v: float) -> Candidate:
+    def candidate(self, solver: str, form: str, v: float) -> Candidate:
         return Candidate(solver=solver, form=form, mask=self.mask, v=v)
-
-    def _states(self, solver: str, form: str) -> Float[Tensor, "tokens k"]:
-        wanted = [factor * self.task.v for factor in READ_BANDWIDTHS]
-        return torch.cat([self.states_of(self._candidate(solver, form, v), READ_STEPS) for v in wanted], dim=1)
 
     def states_of(self, candidate: Candidate, steps: Sequence[int]) -> Float[Tensor, "tokens t"]:
         """The candidate's states after these steps, at all examples the readers are fitted on."""
@@ -126,75 +177,57 @@ class Library:
         return rows
 
 
-def shares(R: Float[Tensor, "entries w"], rows: Float[Tensor, "k entries"]) -> Float[Tensor, "k w"]:
-    """Signed share explained of every writer by every row; 0 where one of them is 0."""
-    dot = rows @ R
-    size = rows.square().sum(1, keepdim=True) * R.square().sum(0, keepdim=True)
-    return torch.where(size > 1e-200, dot * dot.abs() / size.clamp_min(1e-300), torch.zeros_like(dot))
-
-
-def best_matches(
-    library: Library, moments: Moments, inputs: Inputs, responses: list[Float[Tensor, "_ _ _"]]
-) -> list[Match]:
+def best_matches(library: Library, moments: Moments, J: Float[Tensor, "entries W"]) -> list[Match]:
     """The best match of every (solver, form) at one site, by the responses of the prompts it is chosen on."""
-    J = torch.cat([response.flatten(0, 1) for response in responses])
-    return [match for name in library.names if (match := _best(library, name, moments, inputs, J)) is not None]
+    channels = Channels.of(J, moments)
+    tables = {key: channels.shares(rows) for key, rows in library.rows.items()}
+    left = 1 - torch.stack([table.amax(0) for table in tables.values()]).amax(0)
+    count = int((left <= ENOUGH * left[-1] + 1e-9).nonzero()[0]) + 1
+    channels = channels.first(count)
+    found = []
+    for name in library.names:
+        table = torch.stack([tables[name, v][:, count - 1] for v in library.bandwidths])
+        v, row, steps_left = _refined(library, name, channels, table)
+        found.append(
+            Match(
+                candidate=library.candidate(*name, v),
+                steps_left=steps_left,
+                channels=channels,
+                weights=channels.weights(row),
+                share=float(channels.shares(row[None])[0, -1]),
+            )
+        )
+    return found
 
 
-def _best(
-    library: Library, name: tuple[str, str], moments: Moments, inputs: Inputs, J: Float[Tensor, "entries W"]
-) -> Match | None:
-    """A grid over writers, bandwidths and steps left; then the bandwidth between grid points; then the best reader."""
-    solver, form = name
-    first = align(moments, inputs, library.states[name])
-    if not bool(first.usable.any()):
-        return None
-    R = J @ first.writers
-    table = torch.stack([shares(R, library.rows[name, v]) for v in library.bandwidths])
-    writer = int(table.amax((0, 1)).argmax())
-    v, row = _refined(library, name, R[:, writer], table[:, :, writer])
-    candidate = library._candidate(solver, form, v)
-    final = align(moments, inputs, library.states_of(candidate, ALL_STEPS))
-    both = _joined(final, first)
-    scores = shares(J @ both.writers, row[None])[0]
-    near = scores >= (1 - TIE) * scores.max() - 1e-9
-    chosen = int(torch.where(near, both.explained, -torch.ones_like(both.explained)).argmax())
-    steps_left, share = _steps_left(library, candidate, J @ both.writers[:, chosen])
-    u, a, explained, scale = both.pick(chosen)
-    own, count = len(ALL_STEPS), len(READ_STEPS)
-    other, step = divmod(chosen - own, count)
-    read_v = v if chosen < own else READ_BANDWIDTHS[other] * library.task.v
-    return Match(
-        candidate=candidate,
-        steps_left=steps_left,
-        read_step=ALL_STEPS[chosen] if chosen < own else READ_STEPS[step],
-        read_v=read_v,
-        reader=u,
-        writer=a,
-        explained_state=explained,
-        scale=scale,
-        share=share,
+def read(library: Library, match: Match, moments: Moments, inputs: Inputs) -> Reading:
+    """The state of the candidate in the channels of its match."""
+    states = library.states_of(match.candidate, READ_STEPS)
+    cross, explained = in_channels(states, match.channels, moments, inputs)
+    step = int(explained.argmax())
+    return Reading(
+        reader=match.channels.readers @ cross[:, step],
+        step=READ_STEPS[step],
+        explained=float(explained[step]),
+        gain=float(cross[:, step] @ match.weights),
+        scale=float(states[:, step].square().mean().sqrt()),
     )
 
 
-def _joined(first: Alignment, second: Alignment) -> Alignment:
-    """Both sets of readers and writers in one."""
-    pair = {
-        name: torch.cat([getattr(first, name), getattr(second, name)], dim=-1)
-        for name in ("readers", "writers", "explained", "scale", "usable")
-    }
-    return Alignment(**pair)
-
-
-def _steps_left(library: Library, candidate: Candidate, R: Float[Tensor, "entries"]) -> tuple[int, float]:
-    found = shares(R[:, None], library.rows_of(candidate, library.choose, MOST_STEPS))[:, 0]
-    return int(found.argmax()), float(found.max())
+def in_channels(
+    quantities: Float[Tensor, "tokens k"], channels: Channels, moments: Moments, inputs: Inputs
+) -> tuple[Float[Tensor, "m k"], Float[Tensor, "k"]]:
+    """Weights of the quantities' readers on the channels, which are white, and their R² beside the inputs."""
+    s = inputs.left(quantities)
+    raw, left = quantities.square().mean(0), s.square().mean(0)
+    cross = (moments.left @ channels.readers).mT @ s / len(s)
+    return cross, torch.where(left > LEFT * raw, cross.square().sum(0) / left.clamp_min(1e-300), torch.zeros_like(left))
 
 
 def _refined(
-    library: Library, name: tuple[str, str], R: Float[Tensor, "entries"], table: Float[Tensor, "v k"]
-) -> tuple[float, Float[Tensor, "entries"]]:
-    """The bandwidth between grid points, and its row: golden-section searches of log v at the likeliest steps left.
+    library: Library, name: tuple[str, str], channels: Channels, table: Float[Tensor, "v k"]
+) -> tuple[float, Float[Tensor, "entries"], int]:
+    """The bandwidth between grid points, its row and the steps left: golden-section searches of log v.
 
     Steps and bandwidth trade off, so that the share has a peak for every number of steps: each of the SEARCHED best is
     looked at, and the highest peak once more.
@@ -204,11 +237,13 @@ def _refined(
     most = max(likely)
     kept: dict[float, Tensor] = {}
 
-    def score(log_v: float, k: int) -> float:
+    def rows(log_v: float) -> Tensor:
         if log_v not in kept:
-            candidate = library._candidate(*name, math.exp(log_v))
-            kept[log_v] = library.rows_of(candidate, library.choose, most)
-        return float(shares(R[:, None], kept[log_v][k : k + 1])[0, 0])
+            kept[log_v] = library.rows_of(library.candidate(*name, math.exp(log_v)), library.choose, most)
+        return kept[log_v]
+
+    def score(log_v: float, k: int) -> float:
+        return float(channels.shares(rows(log_v)[k : k + 1])[0, -1])
 
     peaks = []
     for k in likely:
@@ -218,7 +253,7 @@ def _refined(
         peaks.append((score(log_v, k), log_v, k, (bounds[1] - bounds[0]) * GOLDEN**6))
     _, log_v, k, width = max(peaks)
     log_v = _golden(lambda each: score(each, k), log_v - width, log_v + width, rounds=10)
-    return math.exp(log_v), kept[log_v][k]
+    return math.exp(log_v), rows(log_v)[k], k
 
 
 def _golden(score: Callable[[float], float], low: float, high: float, rounds: int) -> float:

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from layerstep.construction.kernels import Kernel
+from layerstep.reprs import shown
 
 _ENTRIES = 2**22  # of a kernel matrix, held at a time
 
@@ -112,6 +113,12 @@ class Prediction:
     promised: float | None
     above_promise: Bool[Tensor, "M"]
     inside: Float[Tensor, "M"] | None = None
+
+    def __repr__(self) -> str:
+        M, most = len(self.value), float(self.bound.max()) if len(self.bound) else 0.0
+        of = shown(self.value.tolist()).strip("[]")
+        promise = "" if self.promised is None else f", {self.promised:.3g} promised before"
+        return f"Prediction({M} queries: {of}; bound at most {most:.3g}{promise})"
 
 
 def certify(

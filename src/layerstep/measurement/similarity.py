@@ -50,6 +50,12 @@ class Match:
     steps: Float[Tensor, "T"]
     label: str
 
+    def __repr__(self) -> str:
+        L, T, B = self.cosine.shape
+        best = float(self.sime.amax(1).mean()) if L and T else float("nan")
+        steps = f"{T} steps, {self.steps[0]:g} to {self.steps[-1]:g}" if T else "no steps"
+        return f"Match({self.label!r}: {L} layers, {steps}; {B} prompts; mean best SimE {best:.3f})"
+
     @property
     def sime(self) -> Float[Tensor, "L T"]:
         """SimE(l, t): the mean cosine over sequences."""

@@ -33,6 +33,7 @@ from layerstep.reproduction.predictions import FILE, predict
 from layerstep.reproduction.reference import Comparison, outcomes
 from layerstep.reproduction.runs import RUNS, models_in, shipped_numbers
 from layerstep.reproduction.status import Listed, listing, run_status, unknown_folders
+from layerstep.reprs import brief
 from layerstep.training import GPT
 
 Say = Callable[[str], None]
@@ -51,6 +52,8 @@ class Report:
     runs: list[Listed]
     times: dict[str, float]
     seconds: float
+
+    __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         return {

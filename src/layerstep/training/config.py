@@ -22,6 +22,7 @@ from layerstep.errors import (
     require_positive,
 )
 from layerstep.files import digest
+from layerstep.reprs import brief
 from layerstep.tasks import KernelTask, LinearRegression, Task, require_task, task_from_dict
 from layerstep.tasks.task import from_fields
 
@@ -101,6 +102,8 @@ class Run:
     curriculum_every: int = 2000
     curriculum_dims: int = 0
     precision: str = "float32"
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         require_task(self.task, "sample", "exact", "to_dict", remedy="Try ls.Task() or ls.LinearRegression().")

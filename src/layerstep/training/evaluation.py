@@ -36,6 +36,13 @@ class Evaluation:
     B: int
     seed: int
 
+    def __repr__(self) -> str:
+        N = len(self.mse) - 1
+        ends = (
+            f"error {float(self.mse[-1]):.4g} at n = {N}, {self.ratio:.3f} times exact KRR's {float(self.krr[-1]):.4g}"
+        )
+        return f"Evaluation({ends}; {self.B} prompts, seed {self.seed})"
+
     @property
     def ratio(self) -> float:
         """The model's error over exact KRR's at n = N; the paper's 500,000-step model has 1.15 on the sphere.

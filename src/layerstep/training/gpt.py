@@ -136,6 +136,12 @@ class GPT(Pretrained, nn.Module):
         self.norm = nn.LayerNorm(model.width)
         self.read_out = nn.Linear(model.width, 1)
 
+    def __repr__(self) -> str:
+        model, count = self.model, sum(each.numel() for each in self.parameters())
+        kind = f"{model.layers} layers of width {model.width}, {model.heads} heads, {model.attention} attention"
+        where = f"{self.read_in.weight.dtype}, {self.read_in.weight.device}"
+        return f"GPT({kind}, {model.mask} mask, d={self.d}, N={self.N}, {count:,} parameters, {where})"
+
     def forward(
         self, prompts: Prompts | Float[Tensor, "B T D"], hidden: bool = False
     ) -> Float[Tensor, "B M"] | tuple[Float[Tensor, "B M"], Float[Tensor, "L1 B T W"]]:

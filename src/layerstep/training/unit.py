@@ -26,6 +26,7 @@ import layerstep
 from layerstep.errors import FileError, InputError, LayerstepError, as_device, in_words
 from layerstep.files import InUseError, as_json, locked, source_digest, write_text
 from layerstep.folders.survey import SWEEP, failure_of, is_saved
+from layerstep.reprs import brief
 from layerstep.training.config import Run
 from layerstep.training.functions import functions_of, name_of, packed, register, unpacked
 from layerstep.training.interruption import run_to_end
@@ -44,6 +45,8 @@ class Outcome:
     folder: Path
     state: str
     result: Any = None
+
+    __repr__ = brief
 
     @property
     def evaluation(self) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.reading.readouts import NAMES, Readouts
+from layerstep.reprs import cut
 
 #: Readings that differ by less than this share of the model's own mean square say the same.
 SAME = 0.02
@@ -29,6 +30,10 @@ class Readings:
     readouts: Readouts = field(repr=False)
     verdicts: dict[str, Verdict] = field(repr=False)
     errors: dict[str, Float[Tensor, "S"]] = field(repr=False)
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}: {verdict.solver}" for name, verdict in self.verdicts.items())
+        return cut(f"Readings({len(self.sites)} sites; {said})")
 
     @staticmethod
     def of(

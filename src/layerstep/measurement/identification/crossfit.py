@@ -17,6 +17,7 @@ from layerstep.errors import require_callable, require_kind
 from layerstep.measurement.identification.families import FAMILIES, Family
 from layerstep.measurement.identification.features import residual_features
 from layerstep.measurement.identification.library import BANDWIDTHS, RIDGES, Library
+from layerstep.reprs import brief
 from layerstep.tasks import Prompts, Task
 from layerstep.threads import one_thread
 
@@ -54,6 +55,8 @@ class Instrument:
     features: Float[Tensor, "F B C"]
     halves: tuple[slice, slice]
     spread: Float[Tensor, "2 R"]  # sum over each half of |A_t - KRR|²
+
+    __repr__ = brief
 
     @staticmethod
     def prepare(

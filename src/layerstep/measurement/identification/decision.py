@@ -24,6 +24,7 @@ from torch import Tensor
 
 from layerstep.errors import as_float, quoted, require, require_choice, require_count
 from layerstep.measurement.identification.crossfit import Residuals
+from layerstep.reprs import brief
 from layerstep.stats import interval, resamples
 
 #: A layer whose fitted step is below this share of an earlier layer's goes back.
@@ -74,6 +75,8 @@ class Fit:
     V_layer: Float[Tensor, "L"]
     candidates: tuple[int, int] = field(metadata={"internal": True})  # their places in the library
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True, kw_only=True)
 class RangeResult:
@@ -94,6 +97,8 @@ class RangeResult:
     explainable: Float[Tensor, "L"] | None = None
     linear: bool = field(default=True, metadata={"internal": True})  # is the nearest class, in the labels?
     fits: tuple[Fit, ...] = ()  # best first
+
+    __repr__ = brief
 
     def fit(self, family: str) -> Fit:
         """The fit of one family."""

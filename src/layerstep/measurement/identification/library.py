@@ -19,6 +19,7 @@ from layerstep.errors import require, require_positive
 from layerstep.files import digest
 from layerstep.measurement.identification.cache import Kept, kept, library_identity
 from layerstep.measurement.identification.families import FAMILIES, NEEDS, Family, require_families, require_sound
+from layerstep.reprs import brief
 from layerstep.solvers import Solver
 from layerstep.solvers.system import Batch
 from layerstep.tasks import Prompts, Task
@@ -68,6 +69,8 @@ class Library:
     krr: Float[Tensor, "B C"]
     hash: str  # two verdicts can be compared only when those of their libraries are equal
     remarks: tuple[str, ...] = ()
+
+    __repr__ = brief
 
     @staticmethod
     def build(

@@ -16,8 +16,9 @@ from layerstep.measurement.identification.crossfit import Residuals
 from layerstep.measurement.identification.decision import NOTHING, RangeResult, Rule
 from layerstep.measurement.identification.descriptions import Description, as_json
 from layerstep.measurement.identification.figure import draw
-from layerstep.measurement.identification.report import cannot_say, lines
+from layerstep.measurement.identification.report import cannot_say, headline, lines
 from layerstep.measurement.similarity import directions
+from layerstep.reprs import brief, cut
 from layerstep.tasks import Task, Trajectory
 
 D = TypeVar("D", bound=Description)
@@ -43,6 +44,8 @@ class LayerTable:
     at_cap: Float[Tensor, "A L"]
     cosine: Float[Tensor, "A L"]
     sime: Float[Tensor, "A L"]
+
+    __repr__ = brief
 
     @staticmethod
     def of(residuals: Residuals, overall: RangeResult) -> LayerTable | None:
@@ -127,6 +130,12 @@ class Verdict:
     def description(self, kind: type[D]) -> D | None:
         """The description of one kind, such as Slopes or LabelInterventions; None when there is none."""
         return next((each for each in self.descriptions if isinstance(each, kind)), None)
+
+    def __repr__(self) -> str:
+        overall = self.overall
+        numbers = f", U={overall.U:.3f}, V={overall.V:.4f}, margin={overall.margin:.3f}" if overall.fits else ""
+        size = f"{len(overall.layers)} layers, {self.sequences} prompts"
+        return cut(f"Verdict({self.label!r}: {headline(overall)}{numbers}; {size})")
 
     def __str__(self) -> str:
         return "\n".join(lines(self))

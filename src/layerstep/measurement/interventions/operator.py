@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.measurement.interventions.passes import Batch
+from layerstep.reprs import brief
 from layerstep.tasks import Task
 from layerstep.tasks.kernels import KERNELS, distance
 
@@ -43,6 +44,8 @@ class Operator:
     explained_by_distance: float
     by_order: float
     size: float
+
+    __repr__ = brief
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

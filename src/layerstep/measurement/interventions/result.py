@@ -10,6 +10,7 @@ from typing import Any
 from layerstep.measurement.interventions.checks import Dose, Swap
 from layerstep.measurement.interventions.operator import Operator
 from layerstep.measurement.interventions.rule import CausalRule
+from layerstep.reprs import brief, cut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +97,8 @@ class LayerResult:
     to_output: Operator | None = None
     one_layer: Operator | None = None
 
+    __repr__ = brief
+
     @property
     def dose(self) -> Dose | None:
         """Noise as large as the state."""
@@ -128,6 +131,11 @@ class CausalResult:
     layers: tuple[LayerResult, ...]
     rule: CausalRule
     facts: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        tested = sum(layer.match is not None for layer in self.layers)
+        said = "; ".join(map(str, self.claims)) or "no solver"
+        return cut(f"CausalResult({said}; {tested} of {len(self.layers)} sites tested)")
 
     @property
     def claims(self) -> tuple[Claim, ...]:

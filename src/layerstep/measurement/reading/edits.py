@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from layerstep.errors import InputError, quoted, require, require_callable, require_kind
+from layerstep.reprs import brief
 
 #: From the state of a site [B, T, W], all tokens, to the state that replaces it.
 Edit = Callable[[Tensor], Tensor]
@@ -31,6 +32,8 @@ class Recording(Sequence[Tensor]):
     sites: tuple[str, ...]
     states: tuple[Float[Tensor, "B T W"], ...]
     output: Any
+
+    __repr__ = brief
 
     def __len__(self) -> int:
         return len(self.states)

@@ -31,6 +31,7 @@ from layerstep.measurement.reading.edits import (
     recorded,
     require_hookable,
 )
+from layerstep.reprs import brief
 from layerstep.tasks import Prompts
 from layerstep.training import GPT
 
@@ -93,6 +94,8 @@ class GPTReader:
     model: GPT
     attention: bool = False
     normed: bool = False
+
+    __repr__ = brief
 
     @property
     def stages(self) -> tuple[float, ...]:
@@ -175,6 +178,8 @@ class Hooked:
     examples: slice | Sequence[int] | None = None  # type: ignore[assignment]
     readout: Callable[[Any], Tensor] | None = None
     mask: Literal["causal", "open"] = "causal"
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         names = self.modules

@@ -48,6 +48,11 @@ class Probes:
     weights: tuple[Float[Tensor, "W1"], ...]
     facts: dict[str, Any]
 
+    def __repr__(self) -> str:
+        fitted = f", fitted on {count:,} prompts" if isinstance(count := self.facts.get("prompts"), int) else ""
+        sites = f"{len(self.weights)} sites of width {len(self.weights[0]) - 1}" if self.weights else "no sites"
+        return f"Probes({self.facts.get('label', 'model')!r}: {sites}{fitted})"
+
     def path(self, prompts: Prompts, *, batch: int | None = None) -> Trajectory:
         """Predictions at x_{n+1} from n examples, n = 1..N; stage l is the site after block l.
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from layerstep.errors import InputError, require_callable, require_count, require_kind, require_seed
 from layerstep.measurement.reading.hooks import EditableReader, GPTReader, first_points, reader_of, require_causal
 from layerstep.measurement.reading.probes import FIRST_STEP, PIECE, Moments, several
+from layerstep.reprs import brief
 from layerstep.tasks import Prompts, Task, Trajectory, require_task, sample
 
 #: From the state of a site at all tokens [B, T, W] to predictions at the reader's queries [B, Q].
@@ -35,6 +36,8 @@ class Readouts:
     output: Trajectory
     lens: Trajectory | None
     final: Float[Tensor, "B N"]  # the model's own predictions
+
+    __repr__ = brief
 
     def named(self) -> dict[str, Trajectory]:
         found = {"labels": self.labels, "output": self.output}

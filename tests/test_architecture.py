@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).parent.parent / "src" / "layerstep"
-GROUND = {"errors", "files", "threads", "stats", "memory", "progress"}
+GROUND = {"errors", "files", "threads", "stats", "memory", "progress", "reprs"}
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "stats": set(),
     "memory": {"errors"},
     "progress": set(),
+    "reprs": set(),
     "engines": {"errors", "files"},
     "folders": {"errors", "files"},
     "tasks": GROUND | {"plotting"},

@@ -1,7 +1,6 @@
 """Readers: the hidden states of any model, site by site, read and edited.
 
-A reader is anything with `sites`, `stages` and `states(prompts)`. A layerstep GPT has one; for any other module,
-say how prompts become its input and name the modules whose outputs are the states:
+A GPT has one; for any other module say how prompts become its input, and name the modules whose outputs are the states:
 
     reader = Hooked(model=model, inputs=lambda prompts: my_tokens(prompts), modules=["blocks.0", "blocks.1"])
     reader.states(prompts)                                          # at the x tokens, for probes
@@ -267,10 +266,8 @@ class Hooked:
         made = recording.output if self.readout is None else self.readout(recording.output)
         picked = self._pick(recording.sites[-1], recording[-1])
         shape = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
-        remedy = "Set readout= to make them of what the model returns."
-        require(
-            shape == list(picked.shape[:2]), "predictions", shape, f"{list(picked.shape[:2])}, one per query", remedy
-        )
+        remedy, wanted = "Set readout= to make them of what the model returns.", list(picked.shape[:2])
+        require(shape == wanted, "predictions", shape, f"{wanted}, one per query", remedy)
         return made
 
     def _picked(self, recording: Recording, count: int, prompts: Prompts) -> list[Tensor]:
@@ -288,8 +285,7 @@ class Hooked:
         try:
             return state[:, self.tokens]
         except (IndexError, ValueError) as error:
-            message = f"tokens = {self.tokens!r}: do not fit the {state.shape[1]} tokens of {name}."
-            raise InputError(message) from error
+            raise InputError(f"tokens = {self.tokens!r}: do not fit the {state.shape[1]} tokens of {name}.") from error
 
 
 def reader_of(model: Any) -> Reader:
@@ -343,8 +339,7 @@ def first_points(prompts: Prompts, points: int) -> Prompts:
     if points > 1:
         return Prompts(x, y, f)
     alone = object.__new__(Prompts)
-    for name, value in {"x": x, "y": y, "f": f}.items():
-        object.__setattr__(alone, name, value)
+    alone.__dict__.update(x=x, y=y, f=f)
     return alone
 
 

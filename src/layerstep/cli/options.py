@@ -99,7 +99,8 @@ class TaskOptions:
             require(same, f"--{name.replace('_', '-')}", asked, f"{made_for}, which {whose} was made for", remedy)
         if whole:
             return task_from_dict({**given, **own})
-        return (LinearRegression if linear else Task)(**given, **{name: own[name] for name in own if name != "type"})
+        own.pop("type", None)
+        return (LinearRegression if linear else Task)(**{**given, **own})
 
 
 LINEAR_ONLY = {"covariance", "mean", "prior", "pool"}

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: report numbers kill certify test slow fuzz lint format bench wheel docs pictures clean
+.PHONY: report numbers kill certify test slow fuzz lint format bench wheel docs notebooks pictures clean
 
 report: $(READY)
 	$(BIN)/layerstep reproduce
@@ -54,12 +54,20 @@ wheel: $(READY)
 docs: .venv/.docs
 	$(BIN)/zensical build --clean --strict
 
+# The notebooks from their first cell to their last, in an empty directory. They are stored without outputs.
+notebooks: .venv/.notebooks
+	$(BIN)/python tests/notebooks.py
+
 # The pictures of README and documentation, from the figures of the report.
 pictures: report
 	$(BIN)/python benchmarks/pictures.py report
 
 .venv/.docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[docs]'
+	touch $@
+
+.venv/.notebooks: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[notebooks]'
 	touch $@
 
 clean:

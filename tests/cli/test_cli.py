@@ -12,6 +12,7 @@ import pytest
 
 from layerstep.cli import VERBS, main
 from layerstep.cli.bench import BENCHMARKS
+from layerstep.cli.solve import MOST_DRAWN, _every
 
 SMALL = ["--prompts", "4", "--N", "6", "--steps", "5"]
 NOT_TRAINED = ["train", "--out", "x", "--prompts", "-1"]  # refused, whatever else is given
@@ -54,6 +55,40 @@ def test_solve_prints_a_table(capsys):
     assert "exact KRR" in out
 
 
+def test_a_misspelt_verb_is_answered_with_the_right_one(capsys):
+    assert main(["indentify", "tiny"]) == 2
+    assert "Did you mean identify?" in capsys.readouterr().err
+
+
+def test_errors_can_be_those_against_the_exact_solution(capsys, tmp_path):
+    file = tmp_path / "errors.png"
+    words = ["solve", "--target", "exact", "--solvers", "ridge,heavy-ball", "--plot", str(file), *SMALL]
+    assert main([*words, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["steps"] == [0, 1, 2, 3, 4, 5]
+    assert max(result["krr"]) == 0
+    assert file.stat().st_size > 10_000
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "distance to the exact solution" in shown
+    assert "heavy-ball: rises before it falls" in shown
+
+
+def test_a_figure_has_every_step_of_few_and_some_of_many():
+    assert _every(5) == [0, 1, 2, 3, 4, 5]
+    assert len(_every(10**9)) == MOST_DRAWN
+
+
+@pytest.mark.parametrize("what", ["solvers", "kernels", "inputs", "families", "presets", "models"])
+def test_what_options_take_can_be_listed(what, capsys):
+    assert main(["list", what]) == 0
+    shown = capsys.readouterr().out
+    some = {"solvers": "heavy-ball", "kernels": "matern32", "inputs": "sphere", "families": "nadaraya-watson"}
+    assert {**some, "presets": "82,000", "models": "38,977 parameters"}[what] in shown
+    assert main(["list", what, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
 def test_numbers_of_a_table_are_whole_in_a_narrow_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     assert main(["solve", *SMALL]) == 0
@@ -84,7 +119,7 @@ def test_solve_draws_a_figure(suffix, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["fly"], "verb = 'fly': must be one of solve"),
+        (["fly"], "verb = 'fly': there is none of that name. Must be one of solve"),
         (["solve", "--solvers", "sor"], "--solvers = 'sor': must be one of richardson"),
         (["solve", "--v", "0"], "v = 0.0: must be a finite number above 0"),
         (["solve", "--N", "0"], "N = 0: must be an integer of at least 1"),

@@ -57,7 +57,7 @@ VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
         "--steps": (["1", "2", "5", "17", "100", "100000", str(10**9)], [*NOT_COUNTS, *HUGE[:3], str(2**53 + 1)]),
         "--prompts": (["1", "2", "5", "20"], [*NOT_COUNTS, *HUGE]),
         "--seed": SEEDS,
-        "--target": (["noisy", "noiseless"], ["", "Noisy", "both"]),
+        "--target": (["noisy", "noiseless", "exact"], ["", "Noisy", "both"]),
         "--plot": (["{new}.svg"], ["x.gif", "x", *PATHS]),
     },
     "construct": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import io
 import os
 import sys
@@ -36,6 +37,7 @@ VERBS = {
     "evaluate": "say how far finished runs are from exact kernel ridge regression",
     "publish": "put a finished training run in its place among the results",
     "calibrate": "measure the error rates of identify, or print the shipped ones",
+    "list": "print the names of solvers, kernels, inputs, families, presets and models",
     "bench": "run the benchmarks and print their tables",
 }
 #: Options that had another name, each with the verbs where the new one holds (all that have it, unless named).
@@ -132,7 +134,10 @@ def _sentence(error: CycloptsError, app: App) -> str:
                 if new.lower() == old.lower():
                     return f"Unknown option: {old}. Did you mean {new}?"
         case UnknownCommandError(unused_tokens=words):
-            return f"verb = {in_words(repr((words or [''])[0]))}: must be one of {', '.join(VERBS)}."
+            given = (words or [""])[0]
+            near = difflib.get_close_matches(given.lower(), VERBS, n=1)
+            said = f"Did you mean {near[0]}?" if near else f"Must be one of {', '.join(VERBS)}."
+            return f"verb = {in_words(repr(given))}: there is none of that name. {said}"
         case RepeatArgumentError(token=token):
             option = (token.keyword or "").replace("_", "-")
             return f"{option} is given twice. Give it once, with all its values."

@@ -41,11 +41,13 @@ def finite(value: Any) -> Any:
     return [finite(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> Table:
-    """The first column to the left, numbers to the right, none of them cut."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, *, words: bool = False
+) -> Table:
+    """The first column to the left, numbers to the right (words to the left), none of them cut."""
     made = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     for i, column in enumerate(columns):
-        made.add_column(column, justify="right" if i else "left", no_wrap=True)
+        made.add_column(column, justify="right" if i and not words else "left", no_wrap=True)
     for row in rows:
         made.add_row(*row)
     return made

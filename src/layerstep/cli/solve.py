@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from layerstep.cli.list import solvers_and_names
 from layerstep.cli.options import Flat, TaskOptions, require_plot
 from layerstep.cli.output import Output, table
 
 PAPER = "richardson,cg,gd,nesterov"
+MOST_DRAWN = 400  # steps in a figure
 LINEAR = "gd-weights,newton,cg-weights,nesterov-weights"
 
 
@@ -22,7 +24,7 @@ def run(
     task: Flat = TaskOptions(),  # noqa: B008
     prompts: int = 256,
     seed: int = 256,
-    target: Literal["noisy", "noiseless"] = "noisy",
+    target: Literal["noisy", "noiseless", "exact"] = "noisy",
     plot: Path | None = None,
     names: Annotated[bool, Parameter(name="--list")] = False,
 ) -> Output:
@@ -35,8 +37,8 @@ def run(
         task: the prompts.
         prompts: number of prompts.
         seed: seed of the prompts.
-        target: compare with the noisy label or with the noiseless function.
-        plot: also draw the errors at the longest context into this file (.png, .svg or .pdf).
+        target: compare with the noisy label, with the noiseless function, or with the exact solution.
+        plot: also draw the errors at the longest context, at every step, into this file (.png, .svg or .pdf).
         names: print every solver, and which name of the literature is which; run nothing.
     """
     from layerstep.errors import require_choice, require_count
@@ -45,7 +47,7 @@ def run(
     from layerstep.tasks import LinearRegression, sample
 
     if names:
-        return _list()
+        return solvers_and_names()
     require_count(prompts=prompts)
     require_count(1, 2**53, steps=steps)
     asked = task.task()
@@ -55,14 +57,19 @@ def run(
         require_choice("--solvers", name, SOLVERS)
     require_plot(plot)
     shown = sorted({0, steps, *(round(steps ** (i / 6)) for i in range(7))})
+    kept = shown if plot is None else sorted({*shown, *_every(steps)})
     with showing(words=f"{len(asked_for)} solvers, {prompts} prompts") as show:
         drawn = sample(asked, prompts, seed)
-        paths = solve_all({name: (SOLVERS[name], shown) for name in asked_for}, drawn, asked, progress=show)
-    goal = drawn.target if target == "noisy" else drawn.noiseless_target
-    errors = {name: path.mse(goal) for name, path in paths.items()}
-    krr = (exact(drawn, asked) - goal).square().mean(0)
+        paths = solve_all({name: (SOLVERS[name], kept) for name in asked_for}, drawn, asked, progress=show)
+    best = exact(drawn, asked)
+    goal = {"noisy": drawn.target, "noiseless": drawn.f if drawn.f is None else drawn.noiseless_target, "exact": best}[
+        target
+    ]
+    every = {name: path.mse(goal) for name, path in paths.items()}
+    krr = (best - goal).square().mean(0)
     if plot is not None:
-        _draw(plot, shown, errors, float(krr[-1]), asked.N)
+        _draw(plot, kept, every, float(krr[-1]), asked.N)
+    errors = {name: error[[kept.index(step) for step in shown]] for name, error in every.items()}
     data = {
         "task": asked.to_dict(),
         "prompts": prompts,
@@ -75,39 +82,47 @@ def run(
     }
     rows = [[name, *map(_shown, error[:, -1].tolist())] for name, error in errors.items()]
     rows.append(["exact KRR", *([""] * (len(shown) - 1)), f"{float(krr[-1]):.3g}"])
-    title = f"mean squared error by step; {target} labels, n = {asked.N}, {prompts} prompts"
-    drawing = [] if plot is None else [f"figure: {plot}"]
-    return Output(data, [title, table(["solver", *map(str, shown)], rows), *drawing])
+    against = "distance to the exact solution" if target == "exact" else f"error; {target} labels"
+    title = f"mean squared {against}, by step; n = {asked.N}, {prompts} prompts"
+    notes = [f"{name}: {SOLVERS[name].remark}" for name in asked_for if SOLVERS[name].remark]
+    notes += [] if plot is None else [f"figure: {plot}"]
+    return Output(data, [title, table(["solver", *map(str, shown)], rows), *notes])
 
 
-def _list() -> Output:
-    from layerstep.solvers import SOLVERS
-    from layerstep.solvers.names import LITERATURE, literature
-
-    rows = [[name, solver.label, ", ".join(sorted(solver.needs))] for name, solver in SOLVERS.items()]
-    fields = ("literature", "name", "what", "same")
-    data = {
-        "solvers": [dict(zip(("name", "label", "needs"), row, strict=True)) for row in rows],
-        "literature": [dict(zip(fields, row, strict=True)) for row in LITERATURE],
-    }
-    return Output(data, [table(["name", "solver", "needs of the kernel"], rows), literature()])
+def _every(steps: int) -> list[int]:
+    """Every step; of very many, some, evenly in the logarithm."""
+    return (
+        list(range(steps + 1)) if steps <= MOST_DRAWN else [round(steps ** (i / MOST_DRAWN)) for i in range(MOST_DRAWN)]
+    )
 
 
 def _shown(error: float) -> str:
     return f"{error:.3g}" if math.isfinite(error) else "diverges"
 
 
-def _draw(file: Path, shown, errors, krr: float, N: int) -> None:
+def _draw(file: Path, steps: list[int], errors, krr: float, N: int) -> None:
+    import matplotlib as mpl
+    import numpy as np
+
     from layerstep.files import write_aside
     from layerstep.plotting import INK, figure
     from layerstep.solvers import SOLVERS
 
-    with figure(6.5, 3.6) as fig:
+    colors = (
+        [f"C{i}" for i in range(10)] if len(errors) <= 10 else mpl.colormaps["turbo"](np.linspace(0, 1, len(errors)))
+    )
+    with figure(8.5 + 3.2 * (len(errors) > 20), 3.8) as fig:
         ax = fig.subplots()
+        places = sorted({int(place) for place in np.geomspace(1, len(steps), 8)})
         for i, (name, error) in enumerate(errors.items()):
-            ax.plot(shown, error[:, -1], marker="osd^vPX"[i % 7], markersize=4, label=SOLVERS[name].label)
-        ax.axhline(krr, color=INK, linestyle="--", linewidth=1, label="exact KRR")
-        ax.set(xscale="symlog", yscale="log", xlabel="step", ylabel=f"mean squared error, n = {N}", xlim=(0, None))
-        ax.legend()
+            look = {"marker": "osd^vPX"[i % 7], "markersize": 4, "markevery": [place - 1 for place in places]}
+            ax.plot(steps, error[:, -1], color=colors[i], label=SOLVERS[name].label, **look)
+        if krr > 0:
+            ax.axhline(krr, color=INK, linestyle="--", linewidth=1, label="exact KRR")
+        what = "error" if krr > 0 else "distance to the exact solution"
+        ax.set(
+            xscale="symlog", yscale="log", xlabel="step", ylabel=f"mean squared {what}, n = {N}", xlim=(0, steps[-1])
+        )
+        fig.legend(loc="outside right upper", ncols=1 + len(errors) // 20)
     with write_aside(file) as aside:
         fig.savefig(aside, format=file.suffix[1:], dpi=160)

@@ -23,6 +23,8 @@ class Solver(ABC):
     most_steps: ClassVar[int] = 2**53 - 1
     #: What it needs of the kernel matrix, of "row sums" (above 0), "K >= 0" and "unit diagonal" (at most 1).
     needs: ClassVar[frozenset[str]] = frozenset()
+    #: What surprises who sees its errors for the first time.
+    remark: ClassVar[str] = ""
 
     @property
     @abstractmethod

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerstep.solvers.base import Solver
-from layerstep.solvers.heavy_ball import heavy_ball_sums
+from layerstep.solvers.heavy_ball import HeavyBall, heavy_ball_sums
 from layerstep.solvers.nesterov import nesterov_momentum
 from layerstep.solvers.spectral_sums import momentum_sums
 from layerstep.solvers.system import System
@@ -37,8 +38,11 @@ class NesterovInWeights(Solver):
 class HeavyBallInWeights(Solver):
     """θ' = θ + eta (Xᵀ(y - Xθ) - lam θ) + beta (θ - θ_before), the best constants for the spectrum [lo, hi].
 
-    eta = 4 / (√hi + √lo)², beta = ((√hi - √lo) / (√hi + √lo))²; [lo, hi] as for `NesterovInWeights`.
+    eta = 4 / (√hi + √lo)², beta = ((√hi - √lo) / (√hi + √lo))²; [lo, hi] as for `NesterovInWeights`. The error rises
+    before it falls, as that of `HeavyBall` does.
     """
+
+    remark: ClassVar[str] = HeavyBall.remark
 
     @property
     def label(self) -> str:

@@ -1,0 +1,274 @@
+"""What comes out when the layers of every model with weights are written into: measured once, kept, judged anew.
+
+    python -m layerstep.reproduction.numbers.interventions [NAME ...]
+
+measures what results/interventions does not have, one file per network, minutes each. A measurement holds what any
+rule needs; the claim is made where it is read, by the rule of today. The report only reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor
+
+from layerstep.errors import FileError, LayerstepError, require_choice
+from layerstep.files import digest, provenance, read_json, write_json
+from layerstep.measurement import Verdict, identify
+from layerstep.measurement.calibration.controls.suite import controls
+from layerstep.measurement.calibration.mechanisms import Mechanism
+from layerstep.measurement.interventions.instrument import intervene
+from layerstep.measurement.interventions.result import CausalResult
+from layerstep.measurement.interventions.rule import CausalRule
+from layerstep.measurement.reading.hooks import reader_of
+from layerstep.reproduction import runs
+from layerstep.reproduction.numbers.impulse import Impulse, impulse
+from layerstep.reproduction.numbers.store import Json, code_identity, from_json, to_json
+from layerstep.reproduction.settings import DISTRIBUTIONS, SETTINGS
+from layerstep.tasks import Task
+from layerstep.training import GPT, Model
+
+SEED = 0
+DIGITS = 6
+Group = Literal["planted", "positive", "near miss", "decoy", "untrained", "labels", "open", "causal"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """A network that is written into. truth: what its layers run, "" where nobody knows or there is nothing."""
+
+    name: str
+    group: Group
+    mask: str
+    task: Task
+    truth: str = ""
+    place: Path | None = None
+    mechanism: Mechanism | None = None
+
+    def open(self) -> Any:
+        if self.mechanism is not None:
+            return self.mechanism.reader(self.task)
+        if self.place is not None:
+            return GPT.from_pretrained(self.place).eval()
+        return GPT(Model(mask=self.mask), d=self.task.d, N=self.task.N).initialise(SEED).eval()  # type: ignore[arg-type]
+
+    @property
+    def identity(self) -> Json:
+        """What its measurement depends on but for code."""
+        about: Json = {"task": self.task.to_dict(), "mask": self.mask, "seed": SEED}
+        if self.mechanism is not None:
+            return about | {"mechanism": self.mechanism.to_dict()}
+        return about | {"weights": self._weights()}
+
+    def _weights(self) -> dict[str, str]:
+        files = [] if self.place is None else sorted(self.place.glob("model*.safetensors"))
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in files}
+
+
+def networks() -> list[Network]:
+    """Those whose weights are here, those that are made on the spot; what is known first."""
+    home = runs.MODELS.parent
+    sphere = SETTINGS["sphere"]
+    planted = {"steps": (1,) * 12, "form": "functional", "seed": SEED}
+    found = [
+        _planted("planted-richardson", Mechanism(solver="richardson", mask="open", **planted)),
+        _planted("planted-causal-richardson", Mechanism(solver="causal-richardson", mask="causal", **planted)),
+    ]
+    groups: dict[str, Group] = {
+        "positive": "positive", "near-miss": "near miss", "decoy": "decoy", "labels": "labels"
+    }  # fmt: skip
+    for control in controls():
+        mechanism = control.mechanism
+        known = mechanism is not None and control.kind in ("positive", "near-miss")
+        found.append(
+            Network(
+                name=control.name,
+                group=groups[control.kind],
+                mask=control.mask,
+                task=control.run.task,
+                truth=mechanism.solver if known and mechanism is not None else "",
+                place=home / "controls" / control.name,
+            )
+        )
+    found += [
+        Network(name=f"untrained-{mask}", group="untrained", mask=mask, task=sphere) for mask in ("causal", "open")
+    ]
+    for name in ("open-sphere-seed-0", "open-sphere-seed-1", "open-uniform", "open-gaussian"):
+        place = home / "open" / name
+        found.append(Network(name=name, group="open", mask="open", task=SETTINGS[name.split("-")[1]], place=place))
+    found += [
+        Network(name=name, group="causal", mask="causal", task=SETTINGS[name], place=runs.MODELS / name)
+        for name in DISTRIBUTIONS
+    ]
+    return [each for each in found if each.place is None or each._weights()]
+
+
+def _planted(name: str, mechanism: Mechanism) -> Network:
+    return Network(
+        name=name,
+        group="planted",
+        mask=mechanism.mask,
+        task=SETTINGS["sphere"],
+        truth=mechanism.solver,
+        mechanism=mechanism,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The verdict on what one reading reads off the layers."""
+
+    solver: str | None
+    status: str
+    nearest: str | None
+    U: float | None
+    V: float | None
+
+    @staticmethod
+    def of(verdict: Verdict) -> Reading:
+        overall = verdict.overall
+        nearest = overall.fits[0].kind if overall.fits else None
+        U, V = (None if math.isnan(value) else float(value) for value in (overall.U, overall.V))
+        return Reading(solver=overall.solver, status=overall.status, nearest=nearest, U=U, V=V)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenInto:
+    """What is known of one network: by writing into its layers, a bump followed, and three readings of the layers.
+
+    readings: by "labels" (probes fitted on y), "output" (maps to the model's output), "lens" (its own head).
+    """
+
+    name: str
+    group: str
+    mask: str
+    inputs: str
+    truth: str
+    result: CausalResult
+    impulse: Impulse
+    readings: dict[str, Reading]
+
+    @property
+    def claimed(self) -> str:
+        """What is claimed of it under today's rule, in words; "" for nothing."""
+        return "; ".join(dict.fromkeys(f"{claim.solver}, {claim.form}" for claim in self.result.claims))
+
+
+#: A part of a measurement by name, and the module whose code measures it.
+PARTS = {
+    "result": "layerstep.measurement.interventions.instrument",
+    "impulse": "layerstep.reproduction.numbers.impulse",
+    "readings": "layerstep.measurement.combined.entry",
+}
+
+
+def measure(network: Network, part: str) -> Any:
+    model = network.open()
+    if part == "result":
+        return intervene(model, network.task, seed=SEED).to_dict()
+    if part == "impulse":
+        return to_json(impulse(reader_of(model), network.task, SEED))  # type: ignore[arg-type]
+    # A directory may hold probes, fitted on more prompts.
+    subject, head = (model, _head(model)) if network.place is None else (network.place, None)
+    found = identify(subject, network.task, parts=("behaviour", "readings"), seed=SEED, head=head).readings
+    assert found is not None
+    return {name: to_json(Reading.of(verdict)) for name, verdict in found.verdicts.items()}
+
+
+def _head(model: Any) -> Callable[[Tensor], Tensor] | None:
+    """The read-out of a planted network; a GPT has its own."""
+    if isinstance(model, GPT):
+        return None
+    return lambda state: model.model.frame.read(state[:, model.queries], "f")
+
+
+def place_of(name: str) -> Path:
+    return runs.MODELS.parent / "interventions" / f"{name}.json"
+
+
+def written_into(rule: CausalRule | None = None) -> dict[str, WrittenInto]:
+    """What was measured of the networks whose weights are here, by name; under today's rule, or another."""
+    found = {}
+    for network in networks():
+        kept = _kept(network)
+        with contextlib.suppress(KeyError, TypeError, LayerstepError):
+            data = {part: kept[part]["data"] for part in PARTS}
+            found[network.name] = WrittenInto(
+                name=network.name,
+                group=network.group,
+                mask=network.mask,
+                inputs=network.task.inputs,
+                truth=network.truth,
+                result=CausalResult.from_dict(data["result"], rule or CausalRule()),
+                impulse=from_json(Impulse, data["impulse"]),
+                readings=from_json(dict[str, Reading], data["readings"]),
+            )
+    return found
+
+
+def _kept(network: Network) -> Json:
+    """The parts that were measured of this network as it is."""
+    with contextlib.suppress(FileError):
+        found = read_json(place_of(network.name))
+        if isinstance(found, dict) and found.get("identity") == digest(network.identity):
+            return {part: each for part, each in found["parts"].items() if digest(each["data"]) == each["digest"]}
+    return {}
+
+
+def rounded(value: Any) -> Any:
+    """The same to six digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def bring_up_to_date(
+    names: Sequence[str], parts: Sequence[str], say: Callable[[str], None], *, again: bool = False
+) -> None:
+    """Measure what is missing or was measured by other code; again=False leaves what other code measured."""
+    for network in networks():
+        if names and network.name not in names:
+            continue
+        for part in parts:
+            kept, code = _kept(network), code_identity(PARTS[part])
+            if part in kept and (not again or kept[part]["code"] == code):
+                continue
+            start, used = time.perf_counter(), time.process_time()
+            data = rounded(measure(network, part))
+            kept = _kept(network)  # another part may have been written meanwhile
+            kept[part] = {
+                "code": code,
+                "provenance": provenance(),
+                "seconds": round(time.perf_counter() - start, 1),
+                "cpu_seconds": round(time.process_time() - used, 1),
+                "digest": digest(data),
+                "data": data,
+            }
+            about = {"name": network.name, "identity": digest(network.identity), "config": network.identity}
+            write_json(place_of(network.name), {**about, "parts": kept})
+            say(f"{network.name}: {part}, {kept[part]['cpu_seconds']} CPU seconds")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", help="of the networks (default: all)")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--again", action="store_true", help="measure anew what other code measured")
+    given = parser.parse_args(arguments)
+    for name in given.names:
+        require_choice("names", name, [network.name for network in networks()])
+    bring_up_to_date(given.names, given.parts, lambda words: print(words, flush=True), again=given.again)
+
+
+if __name__ == "__main__":
+    main()

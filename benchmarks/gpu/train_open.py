@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from stacked import pack_models, save, that_fit, train_until
 
-from layerstep.reproduction.predictions import predict
+from layerstep.reproduction.probing import predict
 from layerstep.training import PRESETS
 
 RUNS = {

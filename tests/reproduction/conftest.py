@@ -12,7 +12,7 @@ from layerstep.files import write_json
 from layerstep.reproduction import predictions, runs
 from layerstep.reproduction.numbers import measurements
 from layerstep.reproduction.predictions import Predictions
-from layerstep.reproduction.settings import SETTINGS, evaluation_prompts
+from layerstep.reproduction.settings import SETTINGS, SIGMA_TEST, evaluation_prompts
 from layerstep.training import Run
 
 Plant = Callable[..., Path]
@@ -48,7 +48,7 @@ def _predictions(setting: str, layers: int, stride: int) -> Predictions:
     path = ls.solve(ls.Richardson(), prompts, task, range(0, stride * layers + 1, stride))
     wide = evaluation_prompts(setting, predictions.NOISE_SEQUENCES)
     K = task.gram(wide.x, wide.x)
-    labels = [wide.scale_noise(sigma / task.sigma).y[:, :-1] for sigma in predictions.SIGMA_TEST]
+    labels = [wide.scale_noise(sigma / task.sigma).y[:, :-1] for sigma in SIGMA_TEST]
     w = torch.linalg.solve(K[:, :-1, :-1] + task.lam * torch.eye(task.N).double(), torch.stack(labels, -1))
     noise = (K[:, -1:, :-1] @ w)[:, 0].T
     return Predictions(

@@ -9,7 +9,7 @@ import torch
 
 import layerstep as ls
 from layerstep.files import digest
-from layerstep.reproduction import predictions, runs
+from layerstep.reproduction import predictions, probing, runs
 from layerstep.reproduction.numbers import Store, constructed, measurements, noise, trained_noise, twin, verdicts
 from layerstep.reproduction.numbers.collection import collect
 from layerstep.reproduction.numbers.curves import compute_curves
@@ -170,11 +170,11 @@ def test_probes_of_the_last_token_are_measured_beside_the_others(models, plant):
 @pytest.mark.parametrize("last", [True, False])
 def test_a_real_model_gives_predictions_on_every_layer(last, tmp_path):
     model = ls.GPT(ls.Model(layers=2, heads=2, width=16)).initialise(0)
-    found, fitted = predictions.predict(model, "sphere", prompts=64, sequences=8, last=last)
+    found, fitted = probing.predict(model, "sphere", prompts=64, sequences=8, last=last)
     assert found.layers.values.shape == (3, 256, 40)
     assert found.noise.shape == (9, 8)
     torch.testing.assert_close(found.head, model(evaluation_prompts("sphere"))[:, 1:].detach())
-    again, _ = predictions.predict(model, "sphere", probes=fitted, sequences=8)
+    again, _ = probing.predict(model, "sphere", probes=fitted, sequences=8)
     torch.testing.assert_close(again.layers.values, found.layers.values)
     found.save(tmp_path)
     back = Predictions.load(tmp_path).last
@@ -278,7 +278,7 @@ def test_verdicts_are_made_once_and_one_that_fails_leaves_the_others(planted, tm
             raise ls.InputError("path: too short.")
         return a_verdict(name=name)
 
-    monkeypatch.setattr(verdicts, "_verdict", judge)
+    monkeypatch.setattr(verdicts, "verdict_on", judge)
     monkeypatch.setattr(verdicts, "_instrument", lambda setting: f"of {setting}")
     monkeypatch.setattr(verdicts, "CONTROLS", {})
     models = {name: planted[name] for name in ("sphere", "uniform")}

@@ -111,19 +111,28 @@ def test_damaged_numbers_are_made_anew(damage, tmp_path):
 
 EDITS = {
     # What is edited: whose numbers are made anew, and whose are not.
-    "reproduction/figures/verdicts.py": ([], ["verdicts", "measurements", "curves", "noise"]),
+    "reproduction/figures/verdicts.py": ([], ["verdicts", "verdict", "measurements", "curves", "noise"]),
     "reproduction/page/chapters.py": ([], ["verdicts", "measurements"]),
     "reproduction/claims/checks.py": ([], ["verdicts", "measurements"]),
+    "reproduction/probing.py": ([], ["verdicts", "measurements", "trained_noise"]),  # predictions are files
     "plotting.py": ([], ["verdicts", "measurements"]),  # verdicts can be drawn, too
     "training/gpt.py": ([], ["verdicts", "measurements"]),
-    "measurement/identification/decision.py": (["verdicts"], ["measurements", "curves", "noise", "systems"]),
-    "measurement/similarity.py": (["verdicts", "measurements", "constructed"], ["curves", "noise", "systems"]),
-    "construction/network.py": (["verdicts", "constructed"], ["measurements", "curves", "noise"]),
+    "measurement/reading/hooks.py": ([], ["verdicts", "verdict", "measurements"]),
+    "measurement/interventions/search.py": ([], ["verdicts", "verdict"]),
+    "measurement/combined/entry.py": ([], ["verdicts", "verdict"]),
+    "measurement/identification/decision.py": (
+        ["verdict", "verdicts"],
+        ["measurements", "curves", "noise", "systems"],
+    ),
+    "measurement/similarity.py": (["verdict", "verdicts", "measurements", "constructed"], ["curves", "noise"]),
+    # Verdicts on controls (verdicts) are on a constructed transformer, too, those on models (verdict) are not.
+    "construction/network.py": (["verdicts", "constructed"], ["verdict", "measurements", "curves", "noise"]),
     "solvers/richardson.py": (["verdicts", "measurements", "curves"], ["noise"]),
+    "solvers/kaczmarz.py": (["verdicts"], ["measurements", "curves", "constructed"]),
     # A package stands for what is taken from it, not for all that it passes on.
     "measurement/__init__.py": ([], ["verdicts"]),
     "measurement/calibration/planted.py": ([], ["verdicts"]),
-    "solvers/__init__.py": (["verdicts", "measurements"], ["noise"]),
+    "solvers/__init__.py": (["verdicts"], ["measurements", "curves", "noise"]),
     "stats.py": (["verdicts", "measurements", "noise", "systems"], ["curves"]),
     "tasks/posterior.py": (["verdicts", "measurements", "curves", "noise", "systems", "constructed"], []),
 }

@@ -17,7 +17,7 @@ import torch
 from layerstep.errors import FileError, require_choice
 from layerstep.files import provenance, read_json, write_json, write_text
 from layerstep.folders.survey import unit_of
-from layerstep.reproduction.predictions import predict
+from layerstep.reproduction.probing import predict
 from layerstep.reproduction.runs import RUNS, preset_of
 from layerstep.training import GPT, Run, evaluate
 from layerstep.training.evaluation import Evaluation

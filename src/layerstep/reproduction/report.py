@@ -29,7 +29,8 @@ from layerstep.reproduction.numbers import (
 )
 from layerstep.reproduction.page.chapters import all_results
 from layerstep.reproduction.page.document import Section, printable, render
-from layerstep.reproduction.predictions import FILE, predict
+from layerstep.reproduction.predictions import FILE
+from layerstep.reproduction.probing import predict
 from layerstep.reproduction.reference import Comparison, outcomes
 from layerstep.reproduction.runs import RUNS, models_in, shipped_numbers
 from layerstep.reproduction.status import Listed, listing, run_status, unknown_folders

@@ -18,14 +18,8 @@ from layerstep.reproduction.numbers.noise import TABLE_SEQUENCES, Ratio, RidgeNo
 from layerstep.reproduction.numbers.store import Store, code_identity, read_result, to_json, write_result
 from layerstep.reproduction.numbers.systems import Conditioning, Precision
 from layerstep.reproduction.numbers.trained_noise import ModelNoise
-from layerstep.reproduction.numbers.verdicts import (
-    CONTROLS,
-    VERDICT_SEED,
-    ModelVerdict,
-    Verdicts,
-    calibrated_rule,
-    model_verdicts,
-)
+from layerstep.reproduction.numbers.verdict import VERDICT_SEED, ModelVerdict
+from layerstep.reproduction.numbers.verdicts import CONTROLS, Verdicts, calibrated_rule, model_verdicts
 from layerstep.reproduction.runs import DEEP, SEEDS
 from layerstep.reproduction.settings import (
     BOOTSTRAP_SEED,

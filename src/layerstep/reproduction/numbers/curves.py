@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from layerstep.reproduction.compared import COMPARED
 from layerstep.reproduction.numbers.store import Store
 from layerstep.reproduction.settings import CURVE_CONTEXTS, EVALUATION_SEQUENCES, SETTINGS, evaluation_prompts
-from layerstep.solvers import PAPER_SOLVERS, SOLVERS, ConjugateGradient, exact, solve_all
+from layerstep.solvers import exact, solve_all
 
 CURVE_STEPS, CG_CURVE_STEPS = 200, 40
 
@@ -40,11 +41,9 @@ def solver_curves(
 
 def compute_curves(setting: str, most: int, sequences: int) -> SolverCurves:
     task, prompts = SETTINGS[setting], evaluation_prompts(setting, sequences)
-    # Exact CG: the plain recursion's bumps from step 12 on are rounding (see the figure on CG precision).
-    chosen = {**SOLVERS, "cg": ConjugateGradient(reorthogonalize=True)}
     shown = sorted({*range(min(most, 50) + 1), *range(0, most + 1, max(1, most // 200)), most})
-    steps = {name: list(range(CG_CURVE_STEPS + 1)) if name == "cg" else shown for name in PAPER_SOLVERS}
-    wanted = {name: (chosen[name], steps[name]) for name in PAPER_SOLVERS}
+    steps = {name: list(range(CG_CURVE_STEPS + 1)) if name == "cg" else shown for name in COMPARED}
+    wanted = {name: (solver, steps[name]) for name, solver in COMPARED.items()}
     paths = solve_all(wanted, prompts, task, contexts=CURVE_CONTEXTS)
     columns = [n - 1 for n in CURVE_CONTEXTS]
     target = prompts.target[:, columns]

@@ -12,6 +12,7 @@ import torch
 from layerstep.errors import FileError, LayerstepError, as_float
 from layerstep.files import read_json
 from layerstep.measurement.similarity import Match, layers_won, match, winners
+from layerstep.reproduction.compared import COMPARED
 from layerstep.reproduction.numbers.model import Alignment, ModelNumbers, SolverMatch
 from layerstep.reproduction.numbers.noise import squared_errors
 from layerstep.reproduction.numbers.store import Json, Store
@@ -26,7 +27,7 @@ from layerstep.reproduction.settings import (
     evaluation_prompts,
 )
 from layerstep.reproduction.status import run_status
-from layerstep.solvers import PAPER_SOLVERS, SOLVERS, ConjugateGradient, exact, solve_all
+from layerstep.solvers import exact, solve_all
 from layerstep.stats import interval, resamples
 from layerstep.tasks import Trajectory
 
@@ -67,6 +68,12 @@ def load_predictions(name: str) -> Predictions:
         if not tensor.isfinite().all():
             raise FileError(f"{run.folder / FILE}: {part} has values that are not finite. Probe the model again.")
     return found
+
+
+def layers_after_blocks(name: str) -> Trajectory:
+    """What was read off every block; the embedding, stage 0, is left out."""
+    path = load_predictions(name).layers
+    return Trajectory(path.values[1:], path.stages[1:], name)
 
 
 def model_identity(name: str) -> Json:
@@ -135,9 +142,9 @@ def references(setting: str) -> dict[str, Trajectory]:
     """Paths of the paper's four solvers with the paper's budgets: 500 steps, 1,500 at v = 2, 100 for CG."""
     budget = 3 * MATCH_STEPS if setting == "sphere-v2" else MATCH_STEPS
     steps = {"richardson": budget, "cg": CG_MATCH_STEPS, "gd": budget, "nesterov": budget}
-    chosen = {**SOLVERS, "cg": ConjugateGradient(reorthogonalize=True)}
     prompts = evaluation_prompts(setting)
-    return solve_all({name: (chosen[name], steps[name]) for name in PAPER_SOLVERS}, prompts, SETTINGS[setting])
+    wanted = {name: (solver, steps[name]) for name, solver in COMPARED.items()}
+    return solve_all(wanted, prompts, SETTINGS[setting])
 
 
 def alignment(path: Trajectory, setting: str) -> Alignment:

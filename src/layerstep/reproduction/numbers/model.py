@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 
-from layerstep.solvers import PAPER_SOLVERS, SOLVERS
+from layerstep.reproduction.compared import COMPARED
 
-SOLVER_LABELS = {name: SOLVERS[name].label for name in PAPER_SOLVERS}
+SOLVER_LABELS = {name: solver.label for name, solver in COMPARED.items()}
 CUT = 0.1  # a layer is cut off by the budget of steps where this share of its prompts match the last step best
 
 

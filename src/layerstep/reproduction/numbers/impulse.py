@@ -1,8 +1,8 @@
 """A bump written at one example, followed to the output: what is read at a query after every later site.
 
 At a site early in the network a unit is written into the state of one example, with the writer of the residual of
-Richardson's iteration (its causal kin under a causal mask) and the inputs held fixed. Read is the model's own output,
-by the affine map fitted to it at each later site, at queries at chosen distances from that example.
+Richardson's iteration (causal Richardson's under a causal mask) that keeps the inputs fixed. Read is the model's own
+output, by the affine map fitted to it at each later site, at queries at chosen distances from that example.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
+from layerstep.reproduction.claims.interventions import Written, in_words, left, probed, span
 from layerstep.reproduction.claims.statements import Claim, outcome_counts
 from layerstep.reproduction.numbers import SOLVER_LABELS, TITLES, Alignment, ModelVerdict, Numbers, calibrated_rule
 from layerstep.reproduction.reference import BEST_STEP_R2, LAYERS_WON, Comparison
@@ -24,15 +25,19 @@ class Answer:
 
 def in_a_sentence(numbers: Numbers) -> str:
     """The answer to the question of the page."""
-    models = [verdict for verdict in numbers.verdicts.values() if not verdict.is_control]
-    named = sum(verdict.solver is not None for verdict in models)
     written = "A transformer that solves step by step can be written down, with a guarantee" if numbers.schemes else ""
-    if not models:
-        return f"{written}." if written else ""
-    count = "none" if not named else f"{named}"
-    seen = f"of {len(models)} that were trained, {count} predicts layer by layer as a known solver does"
-    seen += ", read by probes fitted on the labels, which would not show a solver inside" if not named else ""
-    return f"{written}; {seen}." if written else f"{seen[0].upper()}{seen[1:]}."
+    found = Written.of(numbers)
+    seen = ""
+    if found is not None and not found.claimed:
+        seen = f"in {len(found.models)} trained ones {span(left(found.models))} of the response to what is written "
+        seen += "into their layers is not that of the nearest solver tried"
+    elif found is not None:
+        seen = f"of {len(found.models)} that were trained and written into, {len(found.claimed)} run a known solver"
+    elif models := [verdict for verdict in numbers.verdicts.values() if not verdict.is_control]:
+        seen = f"{len(models)} that were trained were read by probes, which cannot show a solver inside"
+    if not (written and seen):
+        return f"{written or seen[:1].upper() + seen[1:]}." if written or seen else ""
+    return f"{written}; {seen}."
 
 
 def main_answers(numbers: Numbers) -> list[Answer]:
@@ -53,14 +58,31 @@ def main_answers(numbers: Numbers) -> list[Answer]:
     if models:
         named = sum(verdict.solver is not None for verdict in models)
         right = sum(verdict.solver == verdict.truth for verdict in controls)
-        left = _range([verdict.U for verdict in models])
+        silent, known = probed(numbers)
+        cannot = f"So do {silent} of {known} networks that run a solver, read so: this is no evidence."
+        cannot = cannot if known else "That is no evidence against a solver inside, which such probes do not show."
         rows.append(
             Answer(
-                question="Do the predictions of trained ones follow one?",
-                answer=f"{named or 'None'} of {len(models)} models: the nearest class leaves {left} unexplained. "
-                "That is not evidence against a solver inside, which probes fitted on the labels do not show.",
-                evidence=f"{right} of {len(controls)} controls, whose predictions are known, are named rightly.",
+                question="Do probed layers follow one?",
+                answer=f"{named or 'None'} of {len(models)} models, by probes fitted on the labels. {cannot}",
+                evidence=f"{right} of {len(controls)} solvers' own paths are named rightly.",
                 place="models",
+            )
+        )
+    if found := Written.of(numbers):
+        models_, known_ = left(found.models), left(found.known)
+        rows.append(
+            Answer(
+                question="What do layers do with what is written into them?",
+                answer=f"Not what a solver tried would: the nearest leaves {span(models_)} of it in "
+                f"{len(models_)} models."
+                if not found.claimed
+                else f"{len(found.claimed)} run a solver.",
+                evidence=f"It leaves {span(known_)} in {len(known_)} networks trained to run one, of which the rule "
+                f"recognises {found.recognised}."
+                if known_
+                else "",
+                place="instead",
             )
         )
     chebyshev = numbers.constructed.get("constructed-chebyshev")
@@ -95,6 +117,7 @@ def key_findings(numbers: Numbers, claims: Sequence[Claim] = (), comparisons: Se
     verdicts = list(numbers.verdicts.values())
     sentences += _on_models([verdict for verdict in verdicts if not verdict.is_control])
     sentences += _on_controls([verdict for verdict in verdicts if verdict.is_control])
+    sentences += [f"Written into: {words}"] if (words := in_words(numbers)) else []
     return sentences + _on_the_gaussian_column(comparisons)
 
 

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 from layerstep.errors import LayerstepError
 from layerstep.reproduction.numbers import constructed, curves, measurements, noise, systems, trained_noise
+from layerstep.reproduction.numbers.interventions import WrittenInto, written_into
 from layerstep.reproduction.numbers.model import ModelNumbers
+from layerstep.reproduction.numbers.open_mask import OpenMask, open_mask_models
 from layerstep.reproduction.numbers.store import Store
 from layerstep.reproduction.numbers.verdicts import Verdicts
 from layerstep.reproduction.runs import RUNS, SEEDS
@@ -33,6 +35,8 @@ class Numbers:
     cg_precision: systems.Precision | None = None
     noise: dict[str, noise.RidgeNoise] = field(default_factory=dict)
     model_noise: dict[str, trained_noise.ModelNoise] = field(default_factory=dict)
+    interventions: dict[str, WrittenInto] = field(default_factory=dict)
+    open_mask: dict[str, OpenMask] = field(default_factory=dict)
     verdicts: Verdicts = field(default_factory=dict)
 
     def curves_beside(self, model: ModelNumbers) -> curves.SolverCurves | None:
@@ -70,4 +74,6 @@ def collect(
         cg_precision=attempt("cg-precision", None, systems.cg_precision),
         noise=attempt("noise", {}, noise.ridge_noise),
         model_noise=attempt("noise-trained", {}, trained_noise.model_noise, beside_paper),
+        interventions=attempt("interventions", {}, lambda _: written_into()),  # never computed here
+        open_mask=open_mask_models(),
     )

@@ -59,7 +59,7 @@ class Impulse:
     solver: list[list[float]]
 
 
-def impulse(reader: EditableReader, task: Task, seed: int = 0) -> Impulse:
+def impulse_response(reader: EditableReader, task: Task, seed: int = 0) -> Impulse:
     with one_thread(), torch.no_grad():
         return _impulse(reader, task, seed)
 

@@ -30,7 +30,7 @@ from layerstep.measurement.interventions.result import CausalResult
 from layerstep.measurement.interventions.rule import CausalRule
 from layerstep.measurement.reading.hooks import reader_of
 from layerstep.reproduction import runs
-from layerstep.reproduction.numbers.impulse import Impulse, impulse
+from layerstep.reproduction.numbers.impulse import Impulse, impulse_response
 from layerstep.reproduction.numbers.store import Json, code_identity, from_json, to_json
 from layerstep.reproduction.settings import DISTRIBUTIONS, SETTINGS
 from layerstep.tasks import Task
@@ -144,7 +144,8 @@ class Reading:
 class WrittenInto:
     """What is known of one network: by writing into its layers, a bump followed, and three readings of the layers.
 
-    readings: by "labels" (probes fitted on y), "output" (maps to the model's output), "lens" (its own head).
+    readings: by "labels" (probes fitted on y), "output" (maps to the model's output), "lens" (its own head). impulse
+    and readings are None and empty where they were not measured.
     """
 
     name: str
@@ -153,7 +154,7 @@ class WrittenInto:
     inputs: str
     truth: str
     result: CausalResult
-    impulse: Impulse
+    impulse: Impulse | None
     readings: dict[str, Reading]
 
     @property
@@ -175,7 +176,7 @@ def measure(network: Network, part: str) -> Any:
     if part == "result":
         return intervene(model, network.task, seed=SEED).to_dict()
     if part == "impulse":
-        return to_json(impulse(reader_of(model), network.task, SEED))  # type: ignore[arg-type]
+        return to_json(impulse_response(reader_of(model), network.task, SEED))  # type: ignore[arg-type]
     # A directory may hold probes, fitted on more prompts.
     subject, head = (model, _head(model)) if network.place is None else (network.place, None)
     found = identify(subject, network.task, parts=("behaviour", "readings"), seed=SEED, head=head).readings
@@ -200,7 +201,7 @@ def written_into(rule: CausalRule | None = None) -> dict[str, WrittenInto]:
     for network in networks():
         kept = _kept(network)
         with contextlib.suppress(KeyError, TypeError, LayerstepError):
-            data = {part: kept[part]["data"] for part in PARTS}
+            data = {"impulse": None, "readings": {}} | {part: each["data"] for part, each in kept.items()}
             found[network.name] = WrittenInto(
                 name=network.name,
                 group=network.group,
@@ -208,7 +209,7 @@ def written_into(rule: CausalRule | None = None) -> dict[str, WrittenInto]:
                 inputs=network.task.inputs,
                 truth=network.truth,
                 result=CausalResult.from_dict(data["result"], rule or CausalRule()),
-                impulse=from_json(Impulse, data["impulse"]),
+                impulse=from_json(Impulse | None, data["impulse"]),
                 readings=from_json(dict[str, Reading], data["readings"]),
             )
     return found

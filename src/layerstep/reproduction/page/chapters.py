@@ -10,12 +10,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 from layerstep.measurement import CLASSES
+from layerstep.reproduction.claims.interventions import in_words, probed
 from layerstep.reproduction.figures import (
     capacity,
     constructed,
     errors,
+    networks,
     noise,
+    open_mask,
     overview,
+    responses,
     similarity,
     solvers,
     steps,
@@ -48,10 +52,13 @@ class Chapter:
     id: str
     title: str
     short: str  # in the list of contents
-    answer: str
+    answer: str | Callable[[Numbers], str]
     first: Results = lambda numbers: ()
     block: Block = ""
     parts: tuple[Part, ...] = ()
+
+    def said(self, numbers: Numbers) -> str:
+        return self.answer if isinstance(self.answer, str) else self.answer(numbers)
 
 
 #: The picture of the first screen.
@@ -74,17 +81,28 @@ CONSTRUCTION = Chapter(
     ),
 )
 
+
+def _trained(numbers: Numbers) -> str:
+    silent, known = probed(numbers)
+    shown = f""" Of {known} networks that do run a solver, made by hand or trained to, such probes name {known - silent}
+    (see {_link("before", "the networks")})."""
+    return f"""<p><b>Read by probes, their predictions follow none of the solvers tried, and that is not evidence.</b> A
+    linear <b>probe</b> reads the best prediction there is off every layer. The way of these predictions to the exact
+    solution is compared with {len(CLASSES)} classes of solvers and averages, with the kernel's width and the ridge
+    unknown. Controls whose predictions are known lie left of the line and are named; all trained models lie right of
+    it. But a probe fitted on the labels reads the best prediction in a state, whoever uses it, and not the state of an
+    iteration.{shown if known else ""} What a layer does shows when one writes into it.</p>"""
+
+
+def _link(place: str, words: str) -> str:
+    return f'<a href="#{place}">{words}</a>'
+
+
 TRAINED = Chapter(
     id="models",
     title="Do trained transformers follow a solver?",
     short="Do trained ones?",
-    answer=f"""<p><b>Their predictions, layer by layer, follow none of the solvers tried.</b> A linear <b>probe</b>
-    reads the best prediction there is off every layer. The way of these predictions to the exact solution is compared
-    with {len(CLASSES)} classes of solvers and averages, with the kernel's width and the ridge
-    unknown. Controls whose solver is known lie left of the line and are named; all trained models lie right of it.
-    <b>That is not evidence against a solver inside.</b> A probe fitted on the labels reads the best prediction in a
-    state, not the state of an iteration: of networks whose every layer takes Richardson's step it says "none", too.
-    What a layer does shows when one writes into it (<code>layerstep identify MODEL</code>).</p>""",
+    answer=_trained,
     first=lambda numbers: [overview.verdict_axis(numbers)],
     parts=(
         Part(
@@ -174,20 +192,67 @@ TRAINED = Chapter(
     ),
 )
 
+
+def _instead(numbers: Numbers) -> str:
+    if not numbers.interventions:
+        return """<p>A model is trained with one level of noise in the labels. Near it trained models follow the ridge
+        of the training noise; far from it neither this one nor the best one.</p>"""
+    return f"""<p><b>A bump is written into what an early layer holds of one example, and followed.</b> In a network
+    that runs Richardson's iteration, made by hand or trained to, it spreads layer by layer as the solver says (orange).
+    In models trained on labels it does not: it rises, falls, changes its sign, and little of it is left in the output.
+    {in_words(numbers)} What layers do instead is a measurement, below: from the middle on mostly one average over near
+    points, narrower than the task's kernel, and over few layers.</p>"""
+
+
 INSTEAD = Chapter(
     id="instead",
     title="What do they do instead?",
     short="What instead?",
-    answer="""<p>A model is trained with one level of noise in the labels. What if a prompt has less, or more? Kernel
-    ridge regression is <b>Bayes-optimal</b> with the ridge λ = σ² of the noise in the prompt; with the ridge of the
-    training noise it is what a model would do that has this ridge <b>encoded</b> in its weights. Trained models follow
-    the encoded ridge near the noise of training, and neither of the two far from it.</p>""",
-    first=lambda numbers: [noise.transformers(numbers)],
+    answer=_instead,
+    first=lambda numbers: [responses.bump(numbers), responses.kernels(numbers)],
     parts=(
         Part(
+            id="written-into",
+            title="Every network that was written into, layer by layer",
+            intro="""<p>White noise is written into the state of all examples, in the direction that carries a solver's
+            state with the inputs kept as they are, and the output is watched. Solver, form, kernel width and steps left
+            are searched; what is reported is what the best of them leaves on other prompts. Of the 27 trained models
+            three have their weights here; of the others only what probes read is here, which cannot decide. Networks
+            that are known stand beside: made by hand, trained with interventions to run a solver, decoys that hold a
+            solver's state and do not use it, untrained ones. The table says what the rule claims, and what probes and
+            the network's own head say of the same network.</p>""",
+            results=lambda numbers: [networks.axis(numbers)],
+        ),
+        Part(
+            id="before",
+            title="What was claimed before, and why it was not evidence",
+            intro="""<p>This page used to say that no trained transformer follows a solver, because probes fitted on the
+            labels follow none. Networks that were trained to run a solver, and do, get the same answer from the same
+            probes. Their own heads, put after every layer, name the solver of those that add their prediction up (the
+            functional form); those that form it in the last layers (the dual form) need interventions.</p>""",
+            results=lambda numbers: [networks.readings(numbers)],
+        ),
+        Part(
+            id="open-mask",
+            title="The theorem's own setting: an open mask",
+            intro="""<p>The paper's theorem is about an open mask, its trained models are causal. Under a causal mask no
+            token can hold a coefficient of a solver of every prefix: it differs from prefix to prefix, and the token
+            sees none of the later points. So a causal model cannot run the theorem's iteration as it stands, and only
+            causal solvers are looked for there. The same model with an open mask could. On uniform and Gaussian inputs
+            it becomes as good as the exact answer; on the sphere its training passed its best loss and went up again,
+            with both seeds. What such a model, well trained, does on the sphere is therefore open: it takes another
+            training run on a GPU.</p>""",
+            results=lambda numbers: [open_mask.training(numbers)],
+        ),
+        Part(
             id="noise",
-            title="The encoded and the best ridge: the paper's noise table",
-            results=lambda numbers: [noise.ridge(numbers)],
+            title="Noise that training did not see: the encoded and the best ridge",
+            intro="""<p>A model is trained with one level of noise in the labels. What if a prompt has less, or more?
+            Kernel ridge regression is <b>Bayes-optimal</b> with the ridge λ = σ² of the noise in the prompt; with the
+            ridge of the training noise it is what a model would do that has this ridge <b>encoded</b> in its weights.
+            Trained models follow the encoded ridge near the noise of training, and neither of the two far from
+            it.</p>""",
+            results=lambda numbers: [noise.transformers(numbers), noise.ridge(numbers)],
         ),
     ),
 )

@@ -117,6 +117,7 @@ def render(
     parts = [part for chapter in CHAPTERS for part in chapter.parts if part.block in there or here(part.results)]
     text = template.render(
         chapters=CHAPTERS,
+        numbers=numbers,
         hero=here(HERO),
         here=here,
         html=Markup,

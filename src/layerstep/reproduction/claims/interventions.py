@@ -1,0 +1,94 @@
+"""What writing into the layers showed, in sentences made from the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from layerstep.reproduction.numbers import Numbers, WrittenInto
+
+LABELS = ("causal", "open")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """The networks that were written into: those of unknown ways (`models`), and those that run a solver (`known`)."""
+
+    models: Sequence[WrittenInto]
+    known: Sequence[WrittenInto]  # trained to run one of the solvers that are tried
+    planted: Sequence[WrittenInto]
+
+    @staticmethod
+    def of(numbers: Numbers) -> Written | None:
+        found = numbers.interventions.values()
+        written = Written(
+            models=[each for each in found if each.group in LABELS],
+            known=[each for each in found if each.group == "positive" and each.truth in each.result.facts["solvers"]],
+            planted=[each for each in found if each.group == "planted"],
+        )
+        return written if written.models and (written.known or written.planted) else None
+
+    @property
+    def claimed(self) -> list[WrittenInto]:
+        return [each for each in self.models if each.claimed]
+
+    @property
+    def recognised(self) -> int:
+        """Networks trained to run a solver of which every claim is right."""
+        return sum(_right(each) for each in self.known)
+
+
+def _right(network: WrittenInto) -> bool:
+    claims = network.result.claims
+    return bool(claims) and all(
+        network.truth in (claim.solver, *getattr(claim, "alternatives", ())) for claim in claims
+    )
+
+
+def left(networks: Iterable[WrittenInto]) -> list[float]:
+    """Of each network the share of the response that the nearest solver leaves, the median over its layers."""
+    found = []
+    for network in networks:
+        layers = [layer.match.unexplained for layer in network.result.layers if layer.match is not None]
+        if layers:
+            found.append(median(layers))
+    return found
+
+
+def span(values: Sequence[float]) -> str:
+    """Shares in words: 40 % to 79 %."""
+    low, high = (_share(value) for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _share(value: float) -> str:
+    return f"{value:.0%}" if value >= 0.01 else f"{value:.1%}" if value >= 0.001 else "less than 0.1%"
+
+
+def probed(numbers: Numbers) -> tuple[int, int]:
+    """Of networks that run a solver and were read by probes fitted on y: how many are named none, and how many."""
+    runs = [
+        each.readings["labels"]
+        for each in numbers.interventions.values()
+        if each.group in ("planted", "positive") and "labels" in each.readings
+    ]
+    return sum(reading.solver is None for reading in runs), len(runs)
+
+
+def in_words(numbers: Numbers) -> str:
+    """What came out, in two sentences."""
+    written = Written.of(numbers)
+    if written is None:
+        return ""
+    models, known = left(written.models), left(written.known)
+    words = (
+        f"In {len(written.models)} models trained on labels the nearest solver leaves {span(models)} of the response"
+    )
+    words += f"; in {len(known)} networks trained to run one, {span(known)}" if known else ""
+    words += " (medians over layers). "
+    if written.claimed:
+        said = "; ".join(f"{each.name}: {each.claimed}" for each in written.claimed)
+        return words + f"Claimed of the former: {said}."
+    caution = f"It recognises {written.recognised} of these {len(known)} networks, so that this alone proves little."
+    return words + "The rule claims a solver of none of the former. " + (caution if known else "")

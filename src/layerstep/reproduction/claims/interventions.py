@@ -92,3 +92,50 @@ def in_words(numbers: Numbers) -> str:
         return words + f"Claimed of the former: {said}."
     caution = f"It recognises {written.recognised} of these {len(known)} networks, so that this alone proves little."
     return words + "The rule claims a solver of none of the former. " + (caution if known else "")
+
+
+#: A kernel describes a layer where it explains this share of the response.
+DESCRIBES = 0.5
+
+
+def kernels_in_words(numbers: Numbers) -> str:
+    """In how many layers of the models one kernel explains most of the response one layer on, and how wide it is."""
+    written = Written.of(numbers)
+    if written is None:
+        return ""
+    found, count = [], 0
+    for network in written.models:
+        tested = [layer for layer in network.result.layers if layer.match is not None and layer.one_layer is not None]
+        count += len(tested)
+        v = network.result.facts["task"]["v"]
+        operators = [layer.one_layer for layer in tested if layer.one_layer is not None]
+        found += [each.bandwidth / v for each in operators if each.explained >= DESCRIBES]
+    if not found:
+        return ""
+    return (
+        f"In {len(found)} of {count} layers one kernel average explains most of what comes out one layer on; its width "
+        f"is {min(found):.2f} to {max(found):.2f} times that of the task's kernel, {median(found):.2f} in the median."
+    )
+
+
+def faded(numbers: Numbers) -> str:
+    """What is left in the output of the bump at its example, against the solver's, over networks of one kind."""
+    written = Written.of(numbers)
+    if written is None:
+        return ""
+
+    def shares(networks: Iterable[WrittenInto]) -> list[float]:
+        bumps = [each.impulse for each in networks if each.impulse is not None]
+        return sorted(bump.response[-1][0] / bump.solver[-1][0] for bump in bumps)
+
+    models, running = shares(written.models), shares([*written.planted, *written.known])
+    if not models or not running:
+        return ""
+    return (
+        f"Of the height that the iteration gives it, the output has {_factor(models)} in these models, {_factor(running)} "
+        "in the networks that run a solver."
+    )
+
+
+def _factor(values: Sequence[float]) -> str:
+    return f"{values[0]:.2f} to {values[-1]:.2f} times"

@@ -77,9 +77,10 @@ def networks() -> list[Network]:
     """Those whose weights are here, those that are made on the spot; what is known first."""
     home = runs.MODELS.parent
     sphere = SETTINGS["sphere"]
-    planted = {"steps": (1,) * 12, "form": "functional", "seed": SEED}
+    planted = {"steps": (1,) * 12, "seed": SEED}
     found = [
         _planted("planted-richardson", Mechanism(solver="richardson", mask="open", **planted)),
+        _planted("planted-richardson-dual", Mechanism(solver="richardson", form="dual", mask="open", **planted)),
         _planted("planted-causal-richardson", Mechanism(solver="causal-richardson", mask="causal", **planted)),
     ]
     groups: dict[str, Group] = {
@@ -144,8 +145,8 @@ class Reading:
 class WrittenInto:
     """What is known of one network: by writing into its layers, a bump followed, and three readings of the layers.
 
-    readings: by "labels" (probes fitted on y), "output" (maps to the model's output), "lens" (its own head). impulse
-    and readings are None and empty where they were not measured.
+    readings: by "labels" (probes fitted on y), "output" (maps to the model's output), "lens" (its own head). bumps
+    and readings are empty where they were not measured.
     """
 
     name: str
@@ -154,7 +155,7 @@ class WrittenInto:
     inputs: str
     truth: str
     result: CausalResult
-    impulse: Impulse | None
+    bumps: list[Impulse]
     readings: dict[str, Reading]
 
     @property
@@ -166,7 +167,7 @@ class WrittenInto:
 #: A part of a measurement by name, and the module whose code measures it.
 PARTS = {
     "result": "layerstep.measurement.interventions.instrument",
-    "impulse": "layerstep.reproduction.numbers.impulse",
+    "bumps": "layerstep.reproduction.numbers.impulse",
     "readings": "layerstep.measurement.combined.entry",
 }
 
@@ -175,7 +176,7 @@ def measure(network: Network, part: str) -> Any:
     model = network.open()
     if part == "result":
         return intervene(model, network.task, seed=SEED).to_dict()
-    if part == "impulse":
+    if part == "bumps":
         return to_json(impulse_response(reader_of(model), network.task, SEED))  # type: ignore[arg-type]
     # A directory may hold probes, fitted on more prompts.
     subject, head = (model, _head(model)) if network.place is None else (network.place, None)
@@ -201,15 +202,15 @@ def written_into(rule: CausalRule | None = None) -> dict[str, WrittenInto]:
     for network in networks():
         kept = _kept(network)
         with contextlib.suppress(KeyError, TypeError, LayerstepError):
-            data = {"impulse": None, "readings": {}} | {part: each["data"] for part, each in kept.items()}
+            data = {"bumps": [], "readings": {}} | {part: each["data"] for part, each in kept.items()}
             found[network.name] = WrittenInto(
                 name=network.name,
                 group=network.group,
                 mask=network.mask,
                 inputs=network.task.inputs,
                 truth=network.truth,
-                result=CausalResult.from_dict(data["result"], rule or CausalRule()),
-                impulse=from_json(Impulse | None, data["impulse"]),
+                result=CausalResult.from_dict(_tuples(data["result"]), rule or CausalRule()),
+                bumps=from_json(list[Impulse], data["bumps"]),
                 readings=from_json(dict[str, Reading], data["readings"]),
             )
     return found
@@ -222,6 +223,13 @@ def _kept(network: Network) -> Json:
         if isinstance(found, dict) and found.get("identity") == digest(network.identity):
             return {part: each for part, each in found["parts"].items() if digest(each["data"]) == each["digest"]}
     return {}
+
+
+def _tuples(value: Any) -> Any:
+    """JSON with the sequences that results have."""
+    if isinstance(value, dict):
+        return {key: _tuples(each) for key, each in value.items()}
+    return tuple(_tuples(each) for each in value) if isinstance(value, list) else value
 
 
 def rounded(value: Any) -> Any:

@@ -1,0 +1,117 @@
+"""Networks that were written into: what is kept is read and judged anew; a bump comes out as the solver says."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from layerstep.measurement.calibration.mechanisms import Mechanism
+from layerstep.measurement.interventions.rule import CausalRule
+from layerstep.reproduction import runs
+from layerstep.reproduction.claims import in_a_sentence, interventions, main_answers
+from layerstep.reproduction.figures import networks, open_mask, responses
+from layerstep.reproduction.numbers import Numbers
+from layerstep.reproduction.numbers.impulse import impulse_response
+from layerstep.reproduction.numbers.interventions import PARTS, place_of, rounded, written_into
+from layerstep.reproduction.numbers.open_mask import open_mask_models
+from layerstep.tasks import Task
+
+PLANTED = "planted-richardson"
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    found = written_into()
+    if PLANTED not in found:
+        pytest.skip("results/interventions is not here")
+    return found
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """The file of one planted network, without any weights beside it."""
+    source = place_of(PLANTED)
+    if not source.is_file():
+        pytest.skip("results/interventions is not here")
+    monkeypatch.setattr(runs, "MODELS", tmp_path / "models")
+    place_of(PLANTED).parent.mkdir(parents=True)
+    return shutil.copy(source, place_of(PLANTED))
+
+
+@pytest.mark.parametrize(("mask", "solver"), [("open", "richardson"), ("causal", "causal-richardson")])
+def test_a_bump_comes_out_of_a_planted_network_as_its_solver_says(mask, solver):
+    task = Task(d=2, N=8)
+    reader = Mechanism(solver=solver, mask=mask, steps=(1, 1, 1, 1), decoy="exact").reader(task)
+    found = impulse_response(reader, task)
+    assert found.of == solver
+    assert found.sites == [*reader.sites[2:-1], "output"]
+    assert len(found.solver) == len(found.response) == 3
+    assert np.allclose(found.response[-1], found.solver[-1], rtol=1e-6, atol=1e-9)
+    # Near the example it moves, and the nearer the more.
+    assert found.response[-1][0] > 2 * abs(found.response[-1][-1]) > 0
+    assert found.explained == pytest.approx(1, abs=1e-6)
+
+
+def test_every_file_that_is_shipped_is_read(shipped):
+    files = {file.stem for file in place_of(PLANTED).parent.glob("*.json")}
+    assert {*shipped} == files
+    assert all(network.impulse is not None for network in shipped.values())
+
+
+def test_the_planted_networks_are_recognised_and_no_decoy_is(shipped):
+    for network in shipped.values():
+        if network.group == "planted":
+            assert network.result.solver == network.truth
+        if network.group in ("decoy", "untrained"):
+            assert not network.claimed
+
+
+def test_what_was_measured_is_judged_by_the_rule_that_is_given(alone):
+    assert written_into()[PLANTED].claimed == "richardson, functional"
+    assert written_into(CausalRule(unexplained=1e-15))[PLANTED].claimed == ""
+
+
+DAMAGE = {
+    "cut short": lambda text: text[: len(text) // 2],
+    "another network": lambda text: text.replace(json.loads(text)["identity"], "0" * 12),
+    "edited": lambda text: text.replace('"steps_left": 5', '"steps_left": 6'),
+    "no list of layers": lambda text: text.replace('"layers"', '"lawyers"'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_file_is_left_out(alone, damage):
+    with open(alone, encoding="utf-8") as file:
+        text = file.read()
+    changed = DAMAGE[damage](text)
+    assert changed != text
+    with open(alone, "w", encoding="utf-8") as file:
+        file.write(changed)
+    assert written_into() == {}
+
+
+def test_without_files_nothing_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "MODELS", tmp_path / "models")
+    numbers = Numbers(interventions=written_into(), open_mask=open_mask_models())
+    assert not numbers.interventions
+    assert not numbers.open_mask
+    assert in_a_sentence(numbers) == ""
+    for result in (responses.bump, responses.kernels, networks.axis, networks.readings, open_mask.training):
+        assert result(numbers) is None
+
+
+def test_sentences_name_what_was_measured(shipped):
+    numbers = Numbers(interventions=shipped)
+    written = interventions.Written.of(numbers)
+    assert written is not None
+    shares = interventions.left(written.models)
+    low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    for words in (in_a_sentence(numbers), interventions.in_words(numbers), main_answers(numbers)[-1].answer):
+        assert low in words or written.claimed
+        assert high in words or written.claimed
+
+
+def test_numbers_are_kept_to_six_digits():
+    assert rounded({"a": [1 / 3, (2, 1e-20 / 3)], "b": "x"}) == {"a": [0.333333, [2, 3.33333e-21]], "b": "x"}
+    assert set(PARTS) == {"result", "impulse", "readings"}

@@ -116,26 +116,3 @@ def kernels_in_words(numbers: Numbers) -> str:
         f"In {len(found)} of {count} layers one kernel average explains most of what comes out one layer on; its width "
         f"is {min(found):.2f} to {max(found):.2f} times that of the task's kernel, {median(found):.2f} in the median."
     )
-
-
-def faded(numbers: Numbers) -> str:
-    """What is left in the output of the bump at its example, against the solver's, over networks of one kind."""
-    written = Written.of(numbers)
-    if written is None:
-        return ""
-
-    def shares(networks: Iterable[WrittenInto]) -> list[float]:
-        bumps = [each.impulse for each in networks if each.impulse is not None]
-        return sorted(bump.response[-1][0] / bump.solver[-1][0] for bump in bumps)
-
-    models, running = shares(written.models), shares([*written.planted, *written.known])
-    if not models or not running:
-        return ""
-    return (
-        f"Of the height that the iteration gives it, the output has {_factor(models)} in these models, {_factor(running)} "
-        "in the networks that run a solver."
-    )
-
-
-def _factor(values: Sequence[float]) -> str:
-    return f"{values[0]:.2f} to {values[-1]:.2f} times"

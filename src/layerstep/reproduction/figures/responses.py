@@ -14,9 +14,9 @@ from layerstep.measurement.interventions.operator import Operator
 from layerstep.plotting import BLUE, INK, ORANGE, figure
 from layerstep.reproduction.figures.networks import Networks, name_of
 from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.numbers import Numbers, WrittenInto
+from layerstep.reproduction.numbers import Impulse, Numbers, WrittenInto
 
-#: The plots of the two first figures, in two lines: what is known above, what was trained on labels below.
+#: The plots of the kernels, in two lines: what is known above, what was trained on labels below.
 SHOWN = {
     "planted-richardson": "made by hand: runs Richardson",
     "richardson-functional": "trained to run Richardson",
@@ -25,6 +25,14 @@ SHOWN = {
     "uniform": "trained on labels, uniform",
     "open-uniform": "the same, open mask",
 }
+#: The columns of the bumps, and by form of the solver what is shown of the first two.
+FOLLOWED = {
+    "by hand": {"functional": "planted-richardson", "dual": "planted-richardson-dual"},
+    "trained to run it": {"functional": "richardson-functional", "dual": "richardson-dual"},
+    "untrained": {"functional": "untrained-causal", "dual": "untrained-causal"},
+    "trained on labels": {"functional": "sphere", "dual": "sphere"},
+}
+WRITTEN = {"functional": "residual", "dual": "coefficient"}
 SIZE = (8.6, 5.0)
 
 
@@ -32,24 +40,52 @@ SIZE = (8.6, 5.0)
 
 
 def bump(numbers: Numbers) -> Result | None:
-    found = {name: each for name, each in _shown(numbers).items() if each.impulse is not None}
+    found = {
+        f"{title}, {form}": each
+        for title, names in FOLLOWED.items()
+        for form, name in names.items()
+        if name in numbers.interventions
+        for each in numbers.interventions[name].bumps
+        if each.form == form
+    }
     if not found:
         return None
     return Result(
         name="interventions-bump",
         title="A bump written into one example, followed to the output",
         caption=(
-            "A unit is written into the state of one example, early in the network; its inputs stay as they are. "
-            "Across: how far the query is from that example. Up: how much what is read at the query moves, layer after "
-            "layer (light to dark; thick: the model's own output), per unit written. Orange: what the "
-            "iteration of the same number of steps makes of it (Richardson's; under a causal mask causal Richardson's, "
-            "the one whose state fits into tokens)."
+            "A unit is written into the state of one example, early in the network: into its residual, what is left of "
+            "its label (above; it grows into the prediction), or its coefficient (below; an iteration corrects it "
+            "away). Across: how far the query is from that example. Up: how much what is read at the query moves, "
+            "layer after layer (light to dark; thick: the model's own output), per unit written. Orange: the output of "
+            "an iteration with the same number of steps: Richardson's; for the causal model causal Richardson's, "
+            "whose state fits into tokens. Trained networks may scale what they hold, so that shapes tell more than "
+            "heights. The small causal network that was trained to run causal Richardson does not follow its line "
+            "either: of causal models the picture shows what happens, not what is impossible."
         ),
-        data={name: each.impulse for name, each in found.items()},
-        draw=lambda: _grid(found, _draw_bump, "change of the prediction\nper unit written"),
+        data=found,
+        draw=lambda: _draw_bumps(found),
         table=lambda: _table_bump(found),
         code=__name__,
     )
+
+
+def _draw_bumps(found: dict[str, Impulse]) -> Figure:
+    with figure(10.4, 4.9) as fig:
+        axes = fig.subplots(2, len(FOLLOWED), squeeze=False)
+        for line, form in enumerate(WRITTEN):
+            for ax, title in zip(axes[line], FOLLOWED, strict=True):
+                if (each := found.get(f"{title}, {form}")) is None:
+                    ax.remove()
+                    continue
+                _draw_bump(ax, each)
+                ax.axhline(0, color=INK, linewidth=0.5)
+                ax.set_title(title if line == 0 else "")
+            axes[line][0].set_ylabel(f"{WRITTEN[form]} written:\nchange of the prediction")
+        for ax in axes[-1]:
+            ax.set_xlabel("distance of query and example")
+        fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return fig
 
 
 def _shown(numbers: Numbers) -> Networks:
@@ -81,9 +117,7 @@ def _depth_colors(count: int) -> np.ndarray:
     return mpl.colormaps["Blues"](np.linspace(0.35, 0.8, count))
 
 
-def _draw_bump(ax: Axes, network: WrittenInto) -> None:
-    found = network.impulse
-    assert found is not None
+def _draw_bump(ax: Axes, found: Impulse) -> None:
     response, solver = np.array(found.response), np.array(found.solver)
     for place, (color, line) in enumerate(zip(_depth_colors(len(response) - 1), response[:-1], strict=True)):
         label = {0: "read one layer on", len(response) - 2: "read after the last but one"}.get(place)
@@ -92,16 +126,12 @@ def _draw_bump(ax: Axes, network: WrittenInto) -> None:
     ax.plot(found.distances, solver[-1], "--", color=ORANGE, linewidth=1.8, label="the iteration's output")
 
 
-def _table_bump(found: Networks) -> Table:
+def _table_bump(found: dict[str, Impulse]) -> Table:
     lines = []
-    for name, network in found.items():
-        each = network.impulse
-        assert each is not None
-        for kind, sites, table in (
-            ("network", each.sites, each.response),
-            (each.of, [str(step + 1) for step in range(len(each.solver))], each.solver),
-        ):
-            for site, line in zip(sites, table, strict=True):
+    for name, each in found.items():
+        steps = [f"step {step}" for step in range(1, len(each.solver) + 1)]
+        for kind, places, table in (("network", each.sites, each.response), (each.of, steps, each.solver)):
+            for site, line in zip(places, table, strict=True):
                 lines += [[name, kind, site, at, value] for at, value in zip(each.distances, line, strict=True)]
     return Table(["network", "of", "after", "distance", "change per unit"], lines)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from layerstep.measurement import CLASSES
-from layerstep.reproduction.claims.interventions import in_words, probed
+from layerstep.reproduction.claims.interventions import in_words, kernels_in_words, probed
 from layerstep.reproduction.figures import (
     capacity,
     constructed,
@@ -197,11 +197,10 @@ def _instead(numbers: Numbers) -> str:
     if not numbers.interventions:
         return """<p>A model is trained with one level of noise in the labels. Near it trained models follow the ridge
         of the training noise; far from it neither this one nor the best one.</p>"""
-    return f"""<p><b>A bump is written into what an early layer holds of one example, and followed.</b> In a network
-    that runs Richardson's iteration, made by hand or trained to, it spreads layer by layer as the solver says (orange).
-    In models trained on labels it does not: it rises, falls, changes its sign, and little of it is left in the output.
-    {in_words(numbers)} What layers do instead is a measurement, below: from the middle on mostly one average over near
-    points, narrower than the task's kernel, and over few layers.</p>"""
+    return f"""<p><b>A bump is written into what an early layer holds of one example, and followed.</b> Where a
+    network runs Richardson's iteration, made by hand or trained to, it spreads as the solver says (orange). In the
+    model trained on labels it does not, in either form: its response changes from layer to layer, and little of it
+    reaches the output. {in_words(numbers)} {kernels_in_words(numbers)}</p>"""
 
 
 INSTEAD = Chapter(

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: report numbers kill certify test slow fuzz lint format bench wheel docs notebooks pictures clean
+.PHONY: report numbers interventions kill certify test slow fuzz lint format bench wheel docs notebooks pictures clean
 
 report: $(READY)
 	$(BIN)/layerstep reproduce
@@ -13,6 +13,10 @@ numbers: $(READY)
 	rm -rf build/numbers
 	$(BIN)/layerstep reproduce --recompute --out build/numbers
 	rm -rf results/numbers && cp -r build/numbers/numbers results/numbers
+
+# Writes into the layers of every model whose weights are here, and keeps what comes out in results/interventions.
+interventions: $(READY)
+	$(BIN)/python -m layerstep.reproduction.numbers.intervening --again
 
 # A file's tests stay together: they share what is costly to prepare.
 test: lint

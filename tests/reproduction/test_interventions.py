@@ -13,7 +13,8 @@ from layerstep.reproduction.claims import in_a_sentence, interventions, main_ans
 from layerstep.reproduction.figures import networks, open_mask, responses
 from layerstep.reproduction.numbers import Numbers
 from layerstep.reproduction.numbers.impulse import impulse_response
-from layerstep.reproduction.numbers.interventions import PARTS, place_of, rounded, written_into
+from layerstep.reproduction.numbers.intervening import rounded
+from layerstep.reproduction.numbers.interventions import PARTS, place_of, written_into
 from layerstep.reproduction.numbers.open_mask import open_mask_models
 from layerstep.tasks import Task
 

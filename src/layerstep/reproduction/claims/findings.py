@@ -59,8 +59,8 @@ def main_answers(numbers: Numbers) -> list[Answer]:
         named = sum(verdict.solver is not None for verdict in models)
         right = sum(verdict.solver == verdict.truth for verdict in controls)
         silent, known = probed(numbers)
-        cannot = f"So do {silent} of {known} networks that run a solver, read so: this is no evidence."
-        cannot = cannot if known else "That is no evidence against a solver inside, which such probes do not show."
+        cannot = f"So do {silent} of {known} networks that run a solver, read so: it shows nothing."
+        cannot = cannot if known else "It shows nothing of a solver inside, which such probes do not read."
         rows.append(
             Answer(
                 question="Do probed layers follow one?",

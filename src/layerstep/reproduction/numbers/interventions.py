@@ -1,37 +1,27 @@
-"""What comes out when the layers of every model with weights are written into: measured once, kept, judged anew.
+"""What came out when the layers of every model with weights were written into: read from results/interventions.
 
-    python -m layerstep.reproduction.numbers.interventions [NAME ...]
-
-measures what results/interventions does not have, one file per network, minutes each. A measurement holds what any
-rule needs; the claim is made where it is read, by the rule of today. The report only reads.
+A measurement (`numbers.intervening`) holds what any rule needs; the claim is made here, by the rule of today.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import math
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor
-
-from layerstep.errors import FileError, LayerstepError, require_choice
-from layerstep.files import digest, provenance, read_json, write_json
-from layerstep.measurement import Verdict, identify
+from layerstep.errors import FileError, LayerstepError
+from layerstep.files import digest, read_json
+from layerstep.measurement import Verdict
 from layerstep.measurement.calibration.controls.suite import controls
 from layerstep.measurement.calibration.mechanisms import Mechanism
-from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult
 from layerstep.measurement.interventions.rule import CausalRule
-from layerstep.measurement.reading.hooks import reader_of
 from layerstep.reproduction import runs
-from layerstep.reproduction.numbers.impulse import Impulse, impulse_response
-from layerstep.reproduction.numbers.store import Json, code_identity, from_json, to_json
+from layerstep.reproduction.numbers.impulse import Impulse
+from layerstep.reproduction.numbers.store import Json, from_json
 from layerstep.reproduction.settings import DISTRIBUTIONS, SETTINGS
 from layerstep.tasks import Task
 from layerstep.training import GPT, Model
@@ -172,26 +162,6 @@ PARTS = {
 }
 
 
-def measure(network: Network, part: str) -> Any:
-    model = network.open()
-    if part == "result":
-        return intervene(model, network.task, seed=SEED).to_dict()
-    if part == "bumps":
-        return to_json(impulse_response(reader_of(model), network.task, SEED))  # type: ignore[arg-type]
-    # A directory may hold probes, fitted on more prompts.
-    subject, head = (model, _head(model)) if network.place is None else (network.place, None)
-    found = identify(subject, network.task, parts=("behaviour", "readings"), seed=SEED, head=head).readings
-    assert found is not None
-    return {name: to_json(Reading.of(verdict)) for name, verdict in found.verdicts.items()}
-
-
-def _head(model: Any) -> Callable[[Tensor], Tensor] | None:
-    """The read-out of a planted network; a GPT has its own."""
-    if isinstance(model, GPT):
-        return None
-    return lambda state: model.model.frame.read(state[:, model.queries], "f")
-
-
 def place_of(name: str) -> Path:
     return runs.MODELS.parent / "interventions" / f"{name}.json"
 
@@ -200,7 +170,7 @@ def written_into(rule: CausalRule | None = None) -> dict[str, WrittenInto]:
     """What was measured of the networks whose weights are here, by name; under today's rule, or another."""
     found = {}
     for network in networks():
-        kept = _kept(network)
+        kept = kept_parts(network)
         with contextlib.suppress(KeyError, TypeError, LayerstepError):
             data = {"bumps": [], "readings": {}} | {part: each["data"] for part, each in kept.items()}
             found[network.name] = WrittenInto(
@@ -216,7 +186,7 @@ def written_into(rule: CausalRule | None = None) -> dict[str, WrittenInto]:
     return found
 
 
-def _kept(network: Network) -> Json:
+def kept_parts(network: Network) -> Json:
     """The parts that were measured of this network as it is."""
     with contextlib.suppress(FileError):
         found = read_json(place_of(network.name))
@@ -230,54 +200,3 @@ def _tuples(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _tuples(each) for key, each in value.items()}
     return tuple(_tuples(each) for each in value) if isinstance(value, list) else value
-
-
-def rounded(value: Any) -> Any:
-    """The same to six digits."""
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    return [rounded(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def bring_up_to_date(
-    names: Sequence[str], parts: Sequence[str], say: Callable[[str], None], *, again: bool = False
-) -> None:
-    """Measure what is missing or was measured by other code; again=False leaves what other code measured."""
-    for network in networks():
-        if names and network.name not in names:
-            continue
-        for part in parts:
-            kept, code = _kept(network), code_identity(PARTS[part])
-            if part in kept and (not again or kept[part]["code"] == code):
-                continue
-            start, used = time.perf_counter(), time.process_time()
-            data = rounded(measure(network, part))
-            kept = _kept(network)  # another part may have been written meanwhile
-            kept[part] = {
-                "code": code,
-                "provenance": provenance(),
-                "seconds": round(time.perf_counter() - start, 1),
-                "cpu_seconds": round(time.process_time() - used, 1),
-                "digest": digest(data),
-                "data": data,
-            }
-            about = {"name": network.name, "identity": digest(network.identity), "config": network.identity}
-            write_json(place_of(network.name), {**about, "parts": kept})
-            say(f"{network.name}: {part}, {kept[part]['cpu_seconds']} CPU seconds")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", help="of the networks (default: all)")
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--again", action="store_true", help="measure anew what other code measured")
-    given = parser.parse_args(arguments)
-    for name in given.names:
-        require_choice("names", name, [network.name for network in networks()])
-    bring_up_to_date(given.names, given.parts, lambda words: print(words, flush=True), again=given.again)
-
-
-if __name__ == "__main__":
-    main()

@@ -26,6 +26,7 @@ test: lint
 kill: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/kill_training.py --kills 100
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/kill_report.py --kills 20
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/kill_sweep.py --runs 1000 --seconds 10
 
 slow: $(READY)
 	$(BIN)/python -m pytest -m slow
@@ -37,6 +38,13 @@ fuzz: $(READY)
 # A million predictions of constructed networks and of TransformerKRR against 80-bit arithmetic.
 certify: $(READY)
 	$(BIN)/python tests/fuzz/certify.py
+
+# ls.sweep on a real Slurm of two nodes (Debian's packages, 4 MB, root) and on a Ray cluster of two raylets (259 MB).
+.PHONY: cluster-test
+cluster-test: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[slurm,ray]'
+	command -v slurmctld >/dev/null || apt-get install -y -qq --no-install-recommends slurmctld slurmd slurm-client
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m cluster tests/cluster
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks

@@ -180,6 +180,27 @@ def test_a_worker_that_is_killed_is_replaced_and_its_run_goes_on(tmp_path):
     assert weights(found[0].folder) == alone(LONG[0], tmp_path.parent / f"{tmp_path.name}-alone")
 
 
+def test_a_unit_that_kills_its_worker_costs_no_other(tmp_path, monkeypatch):
+    """All units of a pool die when one does; here every time before any of them has got ahead."""
+    whole = worker.training
+
+    def deadly(run, out, **options):
+        if run.seed == 1:
+            os._exit(9)
+        time.sleep(0.3)
+        return whole(run, out, **options)
+
+    def begun(run, out, **options):  # a death counts when the run was begun
+        (Path(out) / "runs.json").exists() or list(zip(whole(run, out, **options), range(1), strict=False))
+        return deadly(run, out, **options)
+
+    monkeypatch.setattr(worker, "training", begun)
+    with pool() as workers:
+        found = ls.sweep(SEEDS[:3], tmp_path, workers, device="cpu", **QUICK)
+    assert [outcome.state[:6] for outcome in found] == ["done", "failed", "done"]
+    assert "the worker died (BrokenProcessPool" in found[1].state
+
+
 DRIVER = """
 import json, multiprocessing, sys
 import layerstep as ls

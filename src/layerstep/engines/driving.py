@@ -17,20 +17,22 @@ from layerstep.errors import FileError, in_words, shorten
 from layerstep.files import read_json, write_json
 
 TRIES = 3
+LAST = TRIES - 1 - 1e-6  # thirds may not add up to a whole
 BARREN = 5  # rounds of deaths in which no unit had begun
 #: How far a unit has come, by two numbers: how often it was begun, and a number that grows while it gets ahead.
-Progress = tuple[int, float]
+Progress = tuple[float, float]
 _left: dict[tuple[str, str], Any] = {}  # futures of this process that nobody waited for
 
 
 @dataclass
 class Work:
-    """A unit: a name, and what is sent to the function that does it."""
+    """A unit: a name, and what is sent to the function that does it. tries: without progress since the last gain."""
 
     key: str
     argument: str
-    tries: int = 0
-    seen: Progress = (0, 0.0)
+    tries: float = 0.0
+    deaths: int = 0
+    seen: Progress = (0.0, 0.0)
     words: str = field(default="", repr=False)
 
 
@@ -63,7 +65,7 @@ def drive(
     pause, looked = 0.02, 0.0
     try:
         while (waiting or flying) and not stopped():
-            batch = [waiting.popleft() for _ in range(int(min(len(waiting), engine.at_once - len(flying))))]
+            batch = _next(engine, waiting, [work for work, _ in flying.values()])
             if batch:
                 for work in batch:
                     work.seen = progress(work)
@@ -73,32 +75,9 @@ def drive(
             if not wait and not waiting:
                 break
             ended = [pair for pair in flying.values() if pair[1].done()]
-            deaths = begun = 0
-            for work, future in ended:
+            for work, _ in ended:
                 del flying[work.key]
-                result, words = _result(future)
-                if words is not None:
-                    before, work.seen = work.seen, progress(work)
-                    came, deaths = work.seen != before, deaths + 1
-                    begun += came or result is not None
-                    if work.seen[1] > before[1]:
-                        work.tries = 0
-                    elif came or result is not None or barren >= BARREN:
-                        work.tries += 1
-                    work.words = words
-                    ledger.died(work.key, words, work.tries)
-                    if work.tries < TRIES:
-                        waiting.append(work)
-                        continue
-                    result = None
-                elif result is not None and "busy" in result:
-                    waiting.append(work)
-                    continue
-                elif result is not None and "refused" in result:
-                    ledger.died(work.key, result["refused"], work.tries)
-                else:
-                    ledger.ended(work.key)
-                on_end(work, result)
+            deaths, begun = _deal(ended, waiting, ledger, progress, barren >= BARREN, on_end)
             if ended:
                 engine.recover()
                 barren = barren + 1 if deaths and not begun and deaths == len(ended) else 0
@@ -117,17 +96,72 @@ def drive(
         ledger.save()
 
 
-def _result(future: Any) -> tuple[dict[str, Any] | None, str | None]:
-    """What the function returned, and the words of a death: of the worker, or in the result."""
+def _next(engine: Engine, waiting: deque[Work], flying: list[Work]) -> list[Work]:
+    """Those to hand over now. Where one death ends all that fly, those that died too often fly last, each alone."""
+    room = int(max(0, min(len(waiting), engine.at_once - len(flying))))
+    if not engine.dies_as_one:
+        return [waiting.popleft() for _ in range(room)]
+    others = [work for work in waiting if work.tries < LAST]
+    batch = others[:room]
+    if any(work.tries >= LAST for work in flying):
+        batch = []
+    elif not others and not flying:
+        batch = list(waiting)[:1]
+    for work in batch:
+        waiting.remove(work)
+    return batch
+
+
+def _deal(
+    ended: list[tuple[Work, Any]],
+    waiting: deque[Work],
+    ledger: _Ledger,
+    progress: Callable[[Work], Progress],
+    barren: bool,
+    on_end: Callable[[Work, dict[str, Any] | None], None],
+) -> tuple[int, int]:
+    """What comes after the end of these: another try, or none. How many died, and how many of those had begun."""
+    died: list[tuple[Work, bool, bool, bool]] = []
+    for work, future in ended:
+        result, words, together = _result(future)
+        if words is not None:
+            before, work.seen, work.words = work.seen, progress(work), words
+            if work.seen[1] > before[1]:
+                work.tries = 0.0
+            died.append((work, work.seen != before or result is not None, work.seen[1] > before[1], together))
+        elif result is not None and "busy" in result:
+            waiting.append(work)
+        else:
+            if result is not None and "refused" in result:
+                ledger.died(work.key, result["refused"], work.deaths)
+            else:
+                ledger.ended(work.key)
+            on_end(work, result)
+    beside = sum(1 for _, begun, _, together in died if together and begun)  # one of them died, and nobody knows which
+    for work, begun, gained, together in died:
+        if begun or barren:
+            work.deaths += 1
+            work.tries += 0.0 if gained else 1 / beside if together and begun else 1.0
+        ledger.died(work.key, work.words, work.deaths)
+        if work.tries < LAST + 1:
+            waiting.append(work)
+        else:
+            on_end(work, None)
+    return len(died), sum(1 for _, begun, _, _ in died if begun)
+
+
+def _result(future: Any) -> tuple[dict[str, Any] | None, str | None, bool]:
+    """What the function returned, the words of a death, of the worker or in the result; whether others died with it."""
     try:
         result = future.result()
     except (Exception, asyncio.CancelledError, concurrent.futures.CancelledError) as error:
         lines = [line for line in str(error).splitlines() if line.strip(" -")]
         last = f": {lines[-1].strip()}" if lines else ""
-        return None, shorten(f"the worker died ({type(error).__name__}{last})", 400)
+        words = shorten(f"the worker died ({type(error).__name__}{last})", 400)
+        return None, words, isinstance(error, concurrent.futures.BrokenExecutor)
     if not isinstance(result, dict):
-        return None, f"the worker returned {in_words(result)}"
-    return result, result.get("error")
+        return None, f"the worker returned {in_words(result)}", False
+    return result, result.get("error"), False
 
 
 def _cancel(futures: list[Any], engine: Engine) -> None:

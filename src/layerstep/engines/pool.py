@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from typing import Any
 
 from layerstep.errors import LayerstepError
@@ -22,12 +22,15 @@ class Engine:
     keeps_jobs = False  # when the driver dies
     every = 3.0  # seconds between looks at what the units have written
     mine = False  # whether this engine made the executor
+    dies_as_one = False  # whether the death of a worker ends what all others are doing
 
     def __init__(self, executor: Any, *, gpus: int | None = None, threads: int | None = None) -> None:
         self.executor, self.gpus, self.threads = executor, gpus, threads or 1
         workers = getattr(executor, "_max_workers", None)
         self.slots = workers if isinstance(workers, int) else None
         self.at_once: float = float("inf")
+        if isinstance(executor, ProcessPoolExecutor) and self.slots:
+            self.dies_as_one, self.at_once = True, 2 * self.slots  # the second half waits, so that no worker does
         if type(executor).__module__.startswith("submitit."):  # on this machine: it has no queue, all would run
             self.slots = max(1, (os.cpu_count() or 1) // self.threads)
             self.at_once = self.slots

@@ -58,6 +58,8 @@ class RayTasks(Engine):
         if address == "local":
             if not token_is_there():  # Ray would write one to the home directory, for all to read
                 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # of this process and of what it starts
+                with contextlib.suppress(ImportError, AttributeError):  # one that it had before
+                    importlib.import_module("ray._raylet").AuthenticationTokenLoader.instance().reset_cache()
             os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # as there: loopback, whatever the system
             with contextlib.suppress(ImportError, AttributeError):  # Ray reads it when it is imported, perhaps before
                 vars(importlib.import_module("ray._private.ray_constants"))["ENABLE_RAY_CLUSTER"] = False

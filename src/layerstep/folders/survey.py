@@ -84,8 +84,9 @@ def begun_below(root: Path, depth: int = DEPTH) -> Iterator[Begun]:
             if entry.name == RUNS and (begun := Begun.read(folder)) is not None:
                 yield begun
             hidden = entry.name.startswith(".") or entry.name in (CHECKPOINTS, SNAPSHOTS)
-            if rest and not hidden and entry.is_dir():
-                inner.append((Path(entry.path), rest - 1))
+            with contextlib.suppress(OSError):  # another's, or gone since
+                if rest and not hidden and entry.is_dir():
+                    inner.append((Path(entry.path), rest - 1))
         pending += inner[::-1]
 
 

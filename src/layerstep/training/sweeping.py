@@ -207,7 +207,7 @@ def _on_engine(
         if result is not None and "states" in result:
             states.update({identity: (state, value) for identity, (state, value) in result["states"].items()})
             return
-        words = result["refused"] if result is not None else f"{work.words} ({work.tries} times)"
+        words = result["refused"] if result is not None else f"{work.words} ({work.deaths} times)"
         states.update({run.identity: (f"failed: {words}", None) for run in units[work.key].runs})
 
     def how_far(work: Work) -> tuple[int, float]:

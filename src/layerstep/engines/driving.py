@@ -98,11 +98,11 @@ def drive(
 
 def _next(engine: Engine, waiting: deque[Work], flying: list[Work]) -> list[Work]:
     """Those to hand over now. Where one death ends all that fly, those that died too often fly last, each alone."""
-    room = int(max(0, min(len(waiting), engine.at_once - len(flying))))
+    free = int(max(0, min(len(waiting), engine.at_once - len(flying))))
     if not engine.dies_as_one:
-        return [waiting.popleft() for _ in range(room)]
+        return [waiting.popleft() for _ in range(free)]
     others = [work for work in waiting if work.tries < LAST]
-    batch = others[:room]
+    batch = others[:free]
     if any(work.tries >= LAST for work in flying):
         batch = []
     elif not others and not flying:

@@ -104,8 +104,8 @@ class Construction(nn.Module):
         require_count(0, budget=budget)
         require(0 <= as_float(input_error) < 1, "input_error", quoted(input_error), "a number from 0 to 1, without 1")
         scheme, problem, dtype = self.scheme, self.problem, self.dtype
-        x, y, xq = self._prompt(x, y, xq)
-        if problem.scales is not None:  # quotients are rounded
+        x, y, xq = self._prompt(x, y, xq, exact=input_error == 0)
+        if problem.scales is not None:  # quotients, and differences before them, are rounded
             input_error = min(input_error + torch.finfo(torch.float64).eps, 1 - 2.0**-53)
         last = states(self, x, y, xq, [self.L], budget)[self.L]
         promised = scheme.promised(y, spread(x) / problem.kernel.v, dtype)
@@ -310,7 +310,7 @@ class Construction(nn.Module):
             Z, kinds = self.stream.embed(z.to(weight), y[piece].to(weight), zq.to(weight), some)
             yield piece, Pass(program, Z, kinds, n, budget)
 
-    def _prompt(self, x: Array, y: Array, xq: Array) -> tuple[Tensor, Tensor, Tensor]:
+    def _prompt(self, x: Array, y: Array, xq: Array, exact: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         d = self.problem.d
         x, y, xq = (
             as_float_tensor(name, value, axes).to("cpu", torch.float64)
@@ -320,6 +320,10 @@ class Construction(nn.Module):
         require(y.shape == (len(x),), "y.shape", list(y.shape), f"[{len(x)}], a label for every row of x")
         require(xq.shape[1] == d, "xq.shape", list(xq.shape), f"[M, {d}]: M queries of dimension {d}")
         require(len(xq) > 0, "xq.shape", list(xq.shape), "one query or more")
+        if self.problem.scales is not None and self.scheme.flexible and exact and len(x):
+            # A quotient far from 0 loses the digits of small differences, and the kernel sees no shift.
+            centre = x.mean(0)
+            x, xq = x - centre, xq - centre
         x, xq = self.problem.scaled(x), self.problem.scaled(xq)
         self.require_prompts(x[None], y[None], xq[None], torch.tensor([len(x)]))
         return x, y, xq

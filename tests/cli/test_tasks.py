@@ -97,6 +97,13 @@ def test_train_and_probe_linear_regression(capsys, tmp_path):
     assert "v is not a scalar of a run" in refused(capsys, "train", "linear-tiny", "--out", out + "2", "--v", "2")
 
 
+def test_a_model_that_says_its_sizes_alone_may_be_given_them_again(capsys, tmp_path):
+    ls.GPT(ls.Model(layers=1, heads=1, width=4), d=1, N=3).initialise(0).save_pretrained(tmp_path)
+    probe = ["probe", str(tmp_path), "--prompts", "16", "--test-prompts", "2"]
+    assert printed(capsys, *probe, "--d", "1", "--sigma", ".2")["task"] == ls.Task(d=1, N=3, sigma=0.2).to_dict()
+    assert f"--d = 2: must be 1, which {tmp_path} was made for" in refused(capsys, *probe, "--d", "2")
+
+
 def test_train_a_preset_on_the_other_kind_of_task(capsys, tmp_path):
     small = ["--steps", "2", "--warmup", "0", "--model.layers", "1", "--batch", "2", "--prompts", "0"]
     for preset, kind, type_ in (("tiny", "linear", "linear-regression"), ("linear-tiny", "gp", None)):

@@ -1,5 +1,6 @@
 """ls.sweep: every run once, whatever dies; the same bits as alone; sentences for what cannot be."""
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -10,6 +11,7 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -39,6 +41,17 @@ def weights(folder):
 def alone(run, folder):
     ls.train(run, folder, device="cpu", **QUICK)
     return weights(folder)
+
+
+def test_a_link_to_what_may_not_be_read_is_passed_over(tmp_path, monkeypatch):
+    """Such as /proc/1/cwd."""
+
+    def is_dir():
+        raise PermissionError(13, "Permission denied")
+
+    closed = SimpleNamespace(name="cwd", path=str(tmp_path / "cwd"), is_dir=is_dir)
+    monkeypatch.setattr(os, "scandir", lambda _: contextlib.nullcontext([closed]))
+    assert find_runs(tmp_path) == []
 
 
 def test_a_sweep_here_names_what_differs_and_is_not_repeated(tmp_path, monkeypatch):

@@ -89,6 +89,12 @@ def test_a_path_is_taken_as_it_is(tmp_path):
     assert as_path("out", "a" * 255).name == "a" * 255
 
 
+def test_a_loop_of_links_is_not_a_path(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(InputError, match="out = .*loop/deeper': must be a path whose links do not lead back"):
+        as_path("out", tmp_path / "loop" / "deeper")
+
+
 TASK = ls.Task(N=4, d=2)
 PROMPTS = ls.sample(TASK, 3, seed=0)
 GPT = ls.GPT(ls.Model(layers=1, heads=1, width=4), d=2, N=4).initialise(0).eval()
@@ -127,6 +133,7 @@ MISPLACED = {
         lambda: ls.construct(2, 4, 1.0, 0.5, L=1, kernel={"a": 1}),
         "fields keys = a: must be among weights, widths",
     ),
+    "no length scale": (lambda: calibrate_interval(PROMPTS, [], 0.1), "v = 0 numbers: must be 1 or d = 2 numbers"),
     "a length scale in a dictionary": (
         lambda: calibrate_interval(PROMPTS, {"a": 1}, 0.1),
         r"v = \{'a': 1\}: must be a finite number above 0",

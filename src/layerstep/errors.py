@@ -149,6 +149,10 @@ def as_path(argument: str, value: Any, remedy: str = "") -> Path:
     short = len(names[0]) < 4096 and all(len(name) <= LONGEST_NAME for name in names[1:])
     allowed = f"a path whose names have at most {LONGEST_NAME} bytes"
     require(short, argument, repr(found), allowed, "Choose a shorter one.")
+    try:
+        Path(found).resolve()
+    except (RuntimeError, OSError):
+        require(False, argument, repr(found), "a path whose links do not lead back to themselves")
     return Path(found)
 
 

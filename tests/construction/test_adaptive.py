@@ -125,7 +125,7 @@ def test_features_lost_beside_distant_inputs_do_not_set_the_interval():
     """Far from their mean all are 1e-20, or 0: what would bring these to 1 brings rounding there."""
     rng = np.random.default_rng(0)
     x, y = 1e3 * rng.normal(size=(12, 2)), rng.normal(size=12)
-    for distance, v in ((9.0, 110.0), (1.0, 1.0)):
+    for distance, v in ((9.0, 110.0), (1.0, 1.0), (1e100, 1e-140)):
         assert calibrate_interval(Prompts(distance * x[None], y[None]), v, 0.1).least == 0.5
     value, bound = TransformerKRR(scheme="adaptive", scale=False).fit(x, y).predict(x, return_bound=True)
     exact = y.mean() + (y - y.mean()) / 1.1  # K is the identity

@@ -104,7 +104,7 @@ class Construction(nn.Module):
         require_count(0, budget=budget)
         require(0 <= as_float(input_error) < 1, "input_error", quoted(input_error), "a number from 0 to 1, without 1")
         scheme, problem, dtype = self.scheme, self.problem, self.dtype
-        x, y, xq = self._prompt(x, y, xq, exact=input_error == 0)
+        x, y, xq = self._prompt(x, y, xq, exact=not input_error)
         if problem.scales is not None:  # quotients, and differences before them, are rounded
             input_error = min(input_error + torch.finfo(torch.float64).eps, 1 - 2.0**-53)
         last = states(self, x, y, xq, [self.L], budget)[self.L]

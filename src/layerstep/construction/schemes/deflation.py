@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.construction.kernels import Kernel, as_kernel
-from layerstep.errors import require, require_choice, require_kind, require_positive
+from layerstep.errors import require, require_choice, require_kind, require_positive, require_square
 from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
 
 DEGREES = (1, 2)
@@ -38,7 +38,8 @@ def features(x: Float[Tensor, "*B n d"], v: float, degree: int) -> Float[Tensor,
     """exp(-|x|²/2v²) x^alpha / (v^|alpha| √(alpha!)) of x minus its mean, |alpha| <= degree."""
     z = (x - x.mean(-2, keepdim=True)) / v
     columns = [feature_scale(monomial) * z[..., list(monomial)].prod(-1) for monomial in monomials(z.shape[-1], degree)]
-    return torch.stack(columns, -1) * torch.exp(-z.square().sum(-1, keepdim=True) / 2)
+    damping = torch.exp(-z.square().sum(-1, keepdim=True) / 2)
+    return torch.where(damping > 0, torch.stack(columns, -1) * damping, 0)  # products may be infinite there
 
 
 def feature_width(kernel: Kernel) -> float:
@@ -99,7 +100,10 @@ def calibrate_interval(
     require_choice("degree", degree, DEGREES)
     x = prompts.x[:, :-1].double()
     if np.ndim(v) > 0:
-        x, v = x / as_float_tensor("v", v, "d").to(x), 1.0
+        lengths = as_float_tensor("v", v, "d").to(x)
+        require(len(lengths) == prompts.d, "v", f"{len(lengths)} numbers", f"1 or d = {prompts.d} numbers")
+        require_square(**{f"v[{i}]": float(length) for i, length in enumerate(lengths)})
+        x, v = x / lengths, 1.0
     radial, n = as_kernel(kernel, v, 1e-3, math.inf), x.shape[1]  # type: ignore[arg-type]
     values, Q = torch.linalg.eigh(radial(x, x))
     values = values.clamp_min(0) + lam

@@ -91,7 +91,7 @@ def test_a_path_is_taken_as_it_is(tmp_path):
 
 def test_a_loop_of_links_is_not_a_path(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(InputError, match="out = .*loop/deeper': must be a path whose links do not lead back"):
+    with pytest.raises(InputError, match=r"out = .*loop/deeper': must be a path whose links do not lead back"):
         as_path("out", tmp_path / "loop" / "deeper")
 
 

@@ -31,12 +31,27 @@ PATHS = ["", "a" * 300, "é" * 200, "/proc/none/x", "/dev/null/x", "\udcff", "a\
 #: By option: values that are taken, values that are not.
 TASK = {
     "--inputs": (["sphere", "uniform", "gaussian"], ["torus", "", "Sphere", "0"]),
-    "--kernel": (["gaussian", "arccos1"], ["laplace", "", "linear"]),
+    "--kernel": (
+        ["gaussian", "arccos1", "matern32", "polynomial:3", "rational-quadratic:2", "layerstep.tasks.kernels:linear"],
+        ["laplace", "", "polynomial:x", "polynomial:-1", "rational-quadratic:1,2", "no.module:f", "os:getcwd", ":"],
+    ),
+    "--import": (["math"], ["no_module", "", "a b", "os:getcwd", "x" * 400]),
     "--d": (["1", "2", "3", "7", "33", "+2", "0_5"], [*NOT_COUNTS, *HUGE]),
     "--N": (["1", "2", "3", "5", "9", "1_2"], [*NOT_COUNTS, *HUGE]),
     "--v": (["1", ".5", "2", "1e-3", "1e3", "1e-100", "1e100", "1e-150", "1e150"], NOT_POSITIVE),
     "--sigma": ([".05", ".3", "1", "1e-8", "1e8", "1e-150", "1e150", "1E-3"], NOT_POSITIVE),
     "--input-std": ([".6", "1", "1e-100", "1e100", "1e3"], NOT_POSITIVE),
+}
+LINEAR = {
+    "--task": (["linear"], ["", "Linear", "both"]),
+    "--d": (["2"], NOT_COUNTS),
+    "--N": (["2", "4"], NOT_COUNTS),
+    "--sigma": (["0", ".1", "1e6"], ["-1", "nan", *NOT_NUMBERS]),
+    "--covariance": (["1", "1e-9", "1,2", "0,1"], ["0", "-1", "nan", "1,2,3", "1,,2", "x", LONG * 5, ""]),
+    "--mean": (["0", "-1e6", "1,2"], ["nan", "1,2,3", "inf", "x", ","]),
+    "--prior": (["gaussian", "sparse:1", "sparse:2"], ["sparse", "sparse:0", "sparse:3", "sparse:" + LONG, "", "pool"]),
+    "--pool": (["1", "7"], [*NOT_COUNTS, *HUGE]),
+    "--v": ([], TASK["--v"][0]),
 }
 VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
     "solve": TASK
@@ -61,7 +76,13 @@ VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
         "--plot": (["{new}.svg"], ["x.gif", "x", *PATHS]),
     },
     "construct": {
-        "--scheme": (["compact", "exact"], ["spline", "", "Compact"]),
+        "--scheme": (["compact", "exact"], ["spline", "", "Compact", "adaptive"]),
+        "--kernel": (["gaussian", "matern32", "matern12"], ["periodic", "arccos1", "", "matern:2.5", "laplace"]),
+        "--kernel-error": ([".1", "1e-3"], ["1e-12", "2", *NOT_POSITIVE]),
+        "--degree": (["1", "2"], ["3", *NOT_COUNTS, LONG]),
+        "--hi": (["2", "3"], ["1e-9", "1e9", *NOT_POSITIVE]),
+        "--least": ([".1", "1e-6"], ["1e-20", ".9", *NOT_POSITIVE]),
+        "--plot": (["{new}.svg"], ["x.gif", *PATHS]),
         "--d": (["1", "2", "3", "9"], [*NOT_COUNTS, *HUGE]),
         "--N": (["1", "2", "4", "8"], [*NOT_COUNTS, *HUGE]),
         "--v": (["1", ".5", "3", "1e-3", "1e6", "1e-100", "1e100"], NOT_POSITIVE),
@@ -119,8 +140,19 @@ VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
         "--d": (["1"], ["2", *NOT_COUNTS, LONG]),
         "--out": (["{new}.safetensors"], PATHS),
     },
+    "solve --task=linear": LINEAR | {"--steps": (["1", "7"], NOT_COUNTS), "--solvers": (["all", "gd++,knn"], ["gd+"])},
+    "construct --scheme=adaptive": {
+        "--degree": (["1", "2"], ["3", *NOT_COUNTS, LONG]),
+        "--hi": (["2", "3", "1.001"], ["1e-9", "1e9", *NOT_POSITIVE]),
+        "--least": ([".1", "1e-6", ".5"], ["1e-20", ".9", *NOT_POSITIVE]),
+        "--kernel": (["gaussian", "matern32", "rational-quadratic"], ["periodic", ""]),
+        "--L": (["1", "9", "40"], [*NOT_COUNTS, *HUGE]),
+        "--out": (["{new}.safetensors"], PATHS),
+        "--plot": (["{new}.svg"], ["x.gif", *PATHS]),
+    },
     "identify": {
-        "": (["{model}", "ridge", "cg", "{network}"], ["{text}", "{binary}", "{missing}", "sor", *PATHS]),
+        "": (["{model}", "ridge", "cg", "{network}"], ["{text}", "{binary}", "{missing}", "{odd}", "sor", *PATHS]),
+        "--interventions": (["True"], ["maybe"]),
         "--probes": (["{probes}"], ["{text}", "{binary}", "{network}", *PATHS]),
         "--probe-prompts": (["8", "33"], [*NOT_COUNTS, *HUGE]),
         "--prompts": (["64", "65"], ["63", *NOT_COUNTS, *HUGE]),
@@ -153,6 +185,8 @@ VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
 SMALL = {
     "solve": (["--N=4", "--d=2", "--prompts=3", "--steps=5"], 30),
     "construct": (["--N=3", "--d=1", "--lam=1", "--prompts=1"], 28),
+    "solve --task=linear": (["--N=4", "--d=2", "--prompts=3", "--steps=5"], 10),
+    "construct --scheme=adaptive": (["--N=3", "--d=1", "--lam=1", "--prompts=1", "--L=5", "--hi=3.5"], 10),
     "train": (
         [
             *("tiny", "--out={new}", "--device=cpu", "--steps=2", "--batch=2", "--warmup=0", "--prompts=2", "--N=3"),
@@ -201,7 +235,7 @@ def command(rng: random.Random) -> list[str]:
         pool = refused if option in wrong or not taken else taken
         value = rng.choice(pool)
         words[option] = f"{option}={value}" if option else value
-    said = [verb, *words.values()]
+    said = [*verb.split(), *words.values()]
     if rng.random() < 0.3:
         said.append("--json")
     if rng.random() < 0.04:
@@ -217,12 +251,15 @@ def places(home: Path) -> Iterator[dict[str, str]]:
 
     home.mkdir(parents=True, exist_ok=True)
     found = {
-        name: str(home / name) for name in ("text", "binary", "csv", "dir", "model", "network", "probes", "missing")
+        name: str(home / name)
+        for name in ("text", "binary", "csv", "dir", "model", "network", "probes", "missing", "odd")
     }
     (home / "text").write_text("no numbers here\n")
     (home / "binary").write_bytes(bytes(range(256)) * 4)
     (home / "csv").write_text("0.1,1\n0.3,0.5\n0.2,\n")
     (home / "dir").mkdir(exist_ok=True)
+    (home / "odd").mkdir(exist_ok=True)
+    (home / "odd" / "config.json").write_text('{"model_type": "layerstep-gpt", "about": [1]}')
     GPT(Model(layers=1, heads=1, width=4), d=1, N=3).initialise(0).save_pretrained(home / "model")
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(["construct", "--d=1", "--N=3", "--lam=1", f"--out={found['network']}"]) == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import layerstep as ls
+from layerstep.cli import VERBS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -70,6 +71,10 @@ def test_the_examples_of_a_page_run(page, examples, tmp_path, monkeypatch):
     finally:
         ls.KERNELS.pop("laplace", None)
     assert "task" in names
+
+
+def test_the_reference_has_every_verb():
+    assert set(re.findall(r"^\| `layerstep (\w+)` \|", (DOCS / "api" / "cli.md").read_text(), re.M)) == set(VERBS)
 
 
 def test_the_reference_has_every_package_with_public_names():

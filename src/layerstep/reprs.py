@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import html
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,6 +42,13 @@ def shown(value: Any) -> str:
         whole = repr(value)
         return whole if len(whole) <= LONGEST // 3 else f"{type(value).__name__}(...)"
     return cut(repr(value), LONGEST // 4)
+
+
+def folded(sentences: Sequence[str], evidence: str) -> str:
+    """HTML for a notebook: the first sentence in bold, and the evidence folded."""
+    first, *rest = map(html.escape, sentences)
+    said = f"<p><b>{first}</b> {' '.join(rest)}</p>"
+    return f"<div>{said}<details><summary>evidence</summary><pre>{html.escape(evidence)}</pre></details></div>"
 
 
 def cut(text: str, longest: int = LONGEST) -> str:

@@ -49,7 +49,7 @@ def test_identify_says_none_on_an_untrained_model(saved, capsys, tmp_path):
     assert found["interventions"]["claims"] == []
     assert found["operator"]["embedding"]["profile"]
     assert plot.stat().st_size > 10_000
-    assert main(["identify", str(saved), *arguments, "--behaviour-only"]) == 0
+    assert main(["identify", str(saved), *arguments, "--behaviour-only", "-v"]) == 0
     printed = capsys.readouterr().out
     assert "cannot say: that no solver runs inside" in printed
 

@@ -36,7 +36,7 @@ def run(
         model: directory of a trained model, file of `layerstep construct --out`, name of a shipped model (tiny) or of a
             solver, whose iterates stand for layers. A directory without weights may hold predictions.safetensors: those
             are tested alone.
-        behaviour_only: test the predictions alone, which takes seconds, and print the whole verdict on them.
+        behaviour_only: test the predictions alone, which takes seconds.
         interventions: write into the layers; with --behaviour-only, re-run the model with other labels and orders.
         probes: file that `layerstep probe` wrote (default: probes.safetensors beside the model; when that is not there,
             probes are fitted and saved there).
@@ -60,11 +60,10 @@ def run(
         subject, source = _open(model, probes, probe_prompts, seed, device, task, show)
         if behaviour_only:
             found = _behaviour(subject, prompts, seed, interventions, show)
-            text = str(found)
         else:
             parts = PARTS if interventions else PARTS[:2]
             found = identify_subject(subject, parts=parts, prompts=prompts, seed=seed, progress=show)
-            text = found.report() if verbose else str(found)
+        text = found.report() if verbose else str(found)
     lines = [text, *([f"  {source}"] if source else [])]
     if plot is not None and getattr(found, "table", found) is not None:
         found.figure(str(plot))

@@ -26,7 +26,7 @@ def with_nan(path):
 
 def test_a_nan_layer_is_left_out_and_said(prompts, instrument):
     verdict = identify(with_nan(planted(prompts, "richardson")), prompts, TASK, instrument=instrument)
-    assert "layers 3 have predictions that are NaN" in str(verdict)
+    assert "layers 3 have predictions that are NaN" in verdict.report()
     assert verdict.overall.layers == (1, 2, 4, 5)
     assert verdict.solver == "richardson"
 
@@ -44,14 +44,14 @@ def test_paths_with_nothing_to_identify_say_why(prompts, instrument, values, wor
     verdict = identify(ls.Trajectory(values(prompts), [1, 2, 3], "m"), prompts, TASK, instrument=instrument)
     assert verdict.status == "nothing to identify"
     assert verdict.solver is None
-    assert words in str(verdict)
+    assert words in verdict.report()
 
 
 def test_too_few_sequences_give_no_verdict(prompts):
     few = prompts[:10]
     verdict = identify(planted(few, "richardson"), few, TASK)
     assert verdict.solver is None
-    assert "10 sequences are too few" in str(verdict)
+    assert "10 sequences are too few" in verdict.report()
 
 
 def test_a_path_of_another_length_is_refused(prompts, instrument):

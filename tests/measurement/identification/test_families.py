@@ -51,9 +51,9 @@ def test_a_kernel_with_values_below_0_is_met_by_the_families_it_allows(monkeypat
     kinds = {family.kind for family in small.library.families}
     assert kinds == {"richardson", "richardson-fixed", "gd", "nesterov", "cg", "ridge", "shrink", "knn"}
     assert verdict.solver == "gd", str(verdict)
-    assert "richardson, richardson-slow, " in str(verdict)
-    assert "for they need row sums of K above 0 and kernel values of 0 or more and K(x, x) of at most 1" in str(verdict)
-    assert "kernel linear (calibrated with gaussian)" in str(verdict)
+    assert "richardson, richardson-slow, " in verdict.report()
+    assert "for they need row sums of K above 0 and kernel values of 0 or more and K(x, x) of at most 1" in verdict.report()
+    assert "kernel linear (calibrated with gaussian)" in verdict.report()
     with pytest.raises(ls.InputError, match="families = boost: must be some that do not need row sums of K above 0"):
         identify(path, prompts, task, families=[f for f in ls.FAMILIES if f.name == "boost"])
 
@@ -78,7 +78,7 @@ def test_a_solver_of_the_users_enters_a_verdict(prompts):
             path, prompts, TASK, instrument=Instrument.prepare(prompts, TASK, families=families, **small)
         )
         assert verdict.solver == solver, str(verdict)
-        assert ("rates unknown for class mine" in str(verdict)) == (solver == "mine")
+        assert ("rates unknown for class mine" in verdict.report()) == (solver == "mine")
 
 
 class Wrong(Damped):

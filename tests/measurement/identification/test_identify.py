@@ -67,7 +67,7 @@ def test_what_no_solver_made_is_not_claimed(prompts, instrument, name):
     path = ls.Trajectory(OUTSIDE[name](prompts), range(1, 6), name)
     verdict = identify(path, prompts, TASK, instrument=instrument)
     assert verdict.solver is None, str(verdict)
-    assert "calibration" in str(verdict)
+    assert "calibration" in verdict.report()
 
 
 @pytest.mark.parametrize("solver", ["richardson", "ridge", "cg", "boost"])
@@ -165,7 +165,7 @@ def test_a_constructed_transformer_is_named_with_one_step_an_iteration(prompts, 
 @pytest.mark.usefixtures("as_for_a_user")
 def test_a_verdict_is_text_json_and_a_figure(prompts, instrument, tmp_path):
     verdict = identify(planted(prompts, "richardson"), prompts, TASK, instrument=instrument, seed=np.int64(0))
-    assert "planted richardson: richardson" in str(verdict)
+    assert "planted richardson: richardson" in verdict.report()
     loaded = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
     assert loaded["solver"] == "richardson"
     assert len(loaded["table"]["U"]) == len(instrument.library.families)

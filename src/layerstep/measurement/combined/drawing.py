@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import os
 from typing import TYPE_CHECKING
 
-from layerstep.errors import as_path, require_choice
+from layerstep.errors import as_path, require, require_choice
 from layerstep.files import write_aside
 from layerstep.measurement.identification.report import headline, one_per_class
 from layerstep.measurement.reading.readouts import NAMES
@@ -36,6 +35,17 @@ def draw(found: Identification, file: str | os.PathLike | None = None):
         with write_aside(file) as aside:
             plotting.save(figure, aside, suffix)
     return figure
+
+
+def plot(found: Identification, ax=None):
+    """`Identification.plot`."""
+    from layerstep import plotting
+
+    ax = plotting.new_axes(6.5, 3.6) if ax is None else ax
+    with plotting.look():
+        drawn = _readings(found, ax) or _sites(found, ax)
+    require(drawn, "identification", f"'{found.status}'", "one with readings or responses to draw", found.sentences[0])
+    return ax
 
 
 def _readings(found: Identification, axes) -> bool:
@@ -120,11 +130,3 @@ def _wrapped(text: str, width: int) -> str:
     import textwrap
 
     return "\n".join(textwrap.wrap(text, width))
-
-
-def as_html(found: Identification) -> str:
-    """The sentences, and the evidence folded."""
-    first, *rest = (html.escape(sentence) for sentence in found.sentences)
-    said = f"<p><b>{first}</b> {' '.join(rest)}</p>"
-    evidence = html.escape("\n".join(str(found).splitlines()[len(found.sentences) + 1 :]))
-    return f"<div>{said}<details><summary>evidence</summary><pre>{evidence}</pre></details></div>"

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from layerstep.measurement.combined.decision import Answer, decide
-from layerstep.measurement.combined.drawing import as_html, draw
+from layerstep.measurement.combined.drawing import draw, plot
 from layerstep.measurement.combined.readings import Readings
 from layerstep.measurement.combined.sentences import three_sentences
 from layerstep.measurement.identification.decision import NOTHING
@@ -17,6 +17,7 @@ from layerstep.measurement.identification.report import headline
 from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.interventions.operator import Operator
 from layerstep.measurement.interventions.result import CausalResult
+from layerstep.reprs import folded
 from layerstep.tasks import Task
 
 #: What can be asked of a model.
@@ -122,11 +123,11 @@ class Identification:
         """Everything in words: the sentences, every reading and site, every table."""
         blocks = [str(self)]
         if self.behaviour is not None:
-            blocks.append(str(self.behaviour))
+            blocks.append(self.behaviour.report())
         if self.readings is not None:
             blocks.append("\n".join([self.readings.meaning(), *self.readings.lines()]))
             blocks += [
-                str(v) for name, v in self.readings.verdicts.items() if v is not self.behaviour and name != "labels"
+                v.report() for name, v in self.readings.verdicts.items() if v is not self.behaviour and name != "labels"
             ]
         if self.interventions is not None:
             blocks.append(str(self.interventions))
@@ -159,10 +160,15 @@ class Identification:
         """Readings, classes, responses and the measured kernel (matplotlib); saved when a file is named."""
         return draw(self, file)
 
-    plot = figure
+    def plot(self, *, ax: Any = None) -> Any:
+        """How far every layer is from exact KRR by each reading, or what solvers leave of the responses; the axes.
+
+        ax: where to draw; left out, in a new figure of pyplot. `figure` has everything.
+        """
+        return plot(self, ax)
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        return folded(self.sentences, "\n".join(self._evidence()))
 
 
 def _line(verdict: Verdict) -> str:

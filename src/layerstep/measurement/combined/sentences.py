@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from layerstep.measurement.calibration.record import causal_false_claims, trained_positives
 from layerstep.measurement.combined.decision import CONFLICT, NOT_TESTED, PREDICTS, READABLE, RUNS
 from layerstep.measurement.identification.decision import IDENTIFIED, NOTHING
-from layerstep.measurement.identification.report import headline, one_per_class, order_words, span
+from layerstep.measurement.identification.report import headline, later_rate, one_per_class, order_words, span
 from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.interventions.operator import Operator
 
@@ -145,9 +145,3 @@ def silence() -> str:
         return "how often the interventions recognise a network trained to run a solver has not been measured"
     recognised, of = trained
     return f"the interventions recognised {recognised} of {of} networks that were trained to run one"
-
-
-def later_rate(verdict: Verdict) -> str:
-    """The rate on negative controls that the suite does not have, as the end of a sentence."""
-    later = verdict.calibration.get("later")
-    return f" and {later['overall']['claims']} of {later['overall']['of']} by another hand" if later else ""

@@ -15,6 +15,28 @@ if TYPE_CHECKING:
 SHOWN = 5  # classes drawn by layer; the ranking shows all
 
 
+def _looks(count: int) -> list:
+    """How classes are drawn, best first: the first few in colour."""
+    from layerstep import plotting
+
+    return [*plotting.LOOKS, *max(0, count - SHOWN) * [plotting.Look("0.6", "-")]][:count]
+
+
+def draw_ranking(verdict: Verdict, axes) -> None:
+    """What each class leaves of the explainable distance, best first."""
+    overall = verdict.overall
+    fits = one_per_class(overall)
+    places = range(len(fits))[::-1]
+    errors = [[fit.score - fit.score_interval[0] for fit in fits], [fit.score_interval[1] - fit.score for fit in fits]]
+    colours = [look.color for look in _looks(len(fits))]
+    axes.barh(places, [fit.score for fit in fits], xerr=errors, color=colours, height=0.7)
+    axes.set_yticks(places, [fit.kind for fit in fits])
+    axes.set_xscale("symlog", linthresh=0.01)
+    axes.set_xlim(0, None)
+    axes.set_xlabel("score: share of the explainable distance left (5-95 %)")
+    axes.set_title(f"{headline(overall)}; margin to {overall.rival}: {overall.margin:.3f}", fontsize=10)
+
+
 def draw(verdict: Verdict, file: str | os.PathLike | None = None):
     """Ranking of the classes; U and V by layer; fitted steps; the result of every window."""
     from layerstep import plotting
@@ -28,19 +50,8 @@ def draw(verdict: Verdict, file: str | os.PathLike | None = None):
     assert table is not None
     layers = table.layers.numpy()
     fits = one_per_class(overall)
-
-    places = range(len(fits))[::-1]
-    scores = [fit.score for fit in fits]
-    errors = [[fit.score - fit.score_interval[0] for fit in fits], [fit.score_interval[1] - fit.score for fit in fits]]
-    looks = [*plotting.LOOKS, *(len(fits) - SHOWN) * [plotting.Look("0.6", "-")]]
-    colours = [look.color for look in looks[: len(fits)]]
-    ranking.barh(places, scores, xerr=errors, color=colours, height=0.7)
-    ranking.set_yticks(places, [fit.kind for fit in fits])
-    ranking.set_xscale("symlog", linthresh=0.01)
-    ranking.set_xlim(0, None)
-    ranking.set_xlabel("score: share of the explainable distance left (5-95 %)")
-    ranking.set_title(f"margin to {overall.rival}: {overall.margin:.3f}", fontsize=10)
-
+    looks = _looks(len(fits))
+    draw_ranking(verdict, ranking)
     for fit, (color, dash) in zip(fits[:SHOWN], looks, strict=False):
         look = {"color": color, "marker": "o", "ms": 3, "lw": 2.4 if fit is fits[0] else 1}
         unexplained.plot(layers, fit.U_layer.numpy(), dash, **look, label=fit.kind)

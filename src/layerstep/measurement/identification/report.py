@@ -33,6 +33,70 @@ def headline(result: RangeResult) -> str:
     return NOTHING if result.status == NOTHING else f"none (nearest: {result.nearest})"
 
 
+LEGEND = (
+    "  U       share of the layers' distance to exact KRR that this class leaves: 0 the same predictions, 1 no better",
+    "  V       the part of it with a pattern: a wrong class leaves one, noise does not",
+    "  margin  how much more the next class leaves; steps, bandwidth and ridge are free in all of them",
+    "  more    .report() or -v: every table; .cannot_say; .figure()",
+)
+
+
+def summary(verdict: Verdict) -> list[str]:
+    """Three sentences: the answer, what it rests on, what it does not say; notes, and what the words mean."""
+    overall = verdict.overall
+    if not verdict.contexts:  # nothing was compared
+        return [f"{verdict.label} could not be tested: {overall.reason}"]
+    notes = [f"  note: {remark}" for remark in verdict.remarks]
+    return [_answer(verdict), _numbers(verdict), _limits(verdict), *notes, "", *LEGEND]
+
+
+def _answer(verdict: Verdict) -> str:
+    overall, label = verdict.overall, verdict.label
+    if overall.status == IDENTIFIED:
+        return f"Layer by layer {label} predicts as {overall.solver} does (layers {span(overall.usable)})."
+    if overall.status == NOTHING:
+        return f"There is nothing to identify in {label}: {overall.reason}."
+    words = {
+        AMBIGUOUS: f"{' and '.join([str(overall.nearest), *overall.tied])} explain it alike",
+        RESEMBLES: f"it resembles {overall.nearest}, and so do wrong answers on planted models",
+    }
+    return f"No solver can be named for {label}: {words.get(overall.status, overall.reason)}."
+
+
+def _numbers(verdict: Verdict) -> str:
+    overall, rule = verdict.overall, verdict.rule
+    size = f"on {verdict.sequences} prompts, layers {span(overall.usable) or 'none'} usable"
+    if not overall.fits:
+        return f"It was compared {size}."
+    allowed = f"at most {rule.limit_of(overall.nearest):g} is allowed"
+    return (
+        f"Of {len(one_per_class(overall))} classes {overall.nearest} is nearest: U = {overall.U:.3f}, "
+        f"V = {overall.V:.4f} ({allowed}), margin {overall.margin:.3f} to {overall.rival}; {size}."
+    )
+
+
+def _limits(verdict: Verdict) -> str:
+    off = ", ".join(_off_calibration(verdict))
+    rates = f"; here they are not known: {off}" if off else ""
+    if verdict.status != IDENTIFIED:
+        return (
+            "That is not evidence against a solver inside: probes fitted on y read the best prediction in a state, not "
+            f"the state of an iteration{f' (error rates are not known for {off})' if off else ''}."
+        )
+    counts = verdict.calibration["test"]["overall"]
+    inside, false = counts["inside"], counts["false"]
+    return (
+        f"On planted models with known answers the rule was right for {inside['right']} of {inside['of']} and claimed "
+        f"{false['claims']} of {false['of']} wrongly{later_rate(verdict)}{rates}."
+    )
+
+
+def later_rate(verdict: Verdict) -> str:
+    """The rate on negative controls that the suite does not have, as the end of a sentence."""
+    later = verdict.calibration.get("later")
+    return f" and {later['overall']['claims']} of {later['overall']['of']} by another hand" if later else ""
+
+
 def order_words(verdict: Verdict) -> str:
     """Where the layers are not in the order of a solver's steps; empty where they are."""
     return "; ".join(verdict.order)

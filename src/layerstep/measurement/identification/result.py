@@ -15,10 +15,10 @@ from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.identification.crossfit import Residuals
 from layerstep.measurement.identification.decision import NOTHING, RangeResult, Rule
 from layerstep.measurement.identification.descriptions import Description, as_json
-from layerstep.measurement.identification.figure import draw
-from layerstep.measurement.identification.report import cannot_say, headline, lines
+from layerstep.measurement.identification.figure import draw, draw_ranking
+from layerstep.measurement.identification.report import cannot_say, headline, lines, summary
 from layerstep.measurement.similarity import directions
-from layerstep.reprs import brief, cut
+from layerstep.reprs import brief, cut, folded
 from layerstep.tasks import Task, Trajectory
 
 D = TypeVar("D", bound=Description)
@@ -138,7 +138,14 @@ class Verdict:
         return cut(f"Verdict({self.label!r}: {headline(overall)}{numbers}; {size})")
 
     def __str__(self) -> str:
+        return "\n".join(summary(self))
+
+    def report(self) -> str:
+        """Everything in words: every table, and what these data cannot say."""
         return "\n".join(lines(self))
+
+    def _repr_html_(self) -> str:
+        return folded(summary(self)[:3], self.report())
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON values."""
@@ -149,5 +156,21 @@ class Verdict:
 
     def figure(self, file: str | os.PathLike | None = None):
         """The numbers in one figure (matplotlib); saved when a file is named."""
-        require(self.table is not None, "verdict", f"'{self.status}'", "one with numbers to draw", str(self))
+        self._require_numbers()
         return draw(self, file)
+
+    def plot(self, *, ax: Any = None) -> Any:
+        """What each class leaves of the explainable distance; the matplotlib axes are returned.
+
+        ax: where to draw; left out, in a new figure of pyplot. `figure` has everything.
+        """
+        from layerstep import plotting
+
+        self._require_numbers()
+        ax = plotting.new_axes(6.5, 3.6) if ax is None else ax
+        with plotting.look():
+            draw_ranking(self, ax)
+        return ax
+
+    def _require_numbers(self) -> None:
+        require(self.table is not None, "verdict", f"'{self.status}'", "one with numbers to draw", str(self))

@@ -85,7 +85,7 @@ def verdict_on(name: str, subject: Subject, instrument: Instrument) -> ModelVerd
         V=_number(overall.V),
         margin=_number(overall.margin),
         rival=overall.rival,
-        text=str(verdict),
+        text=verdict.report(),
         **_by_class(verdict),
         **subject.facts,
         **won,

@@ -52,7 +52,10 @@ def test_a_kernel_with_values_below_0_is_met_by_the_families_it_allows(monkeypat
     assert kinds == {"richardson", "richardson-fixed", "gd", "nesterov", "cg", "ridge", "shrink", "knn"}
     assert verdict.solver == "gd", str(verdict)
     assert "richardson, richardson-slow, " in verdict.report()
-    assert "for they need row sums of K above 0 and kernel values of 0 or more and K(x, x) of at most 1" in verdict.report()
+    assert (
+        "for they need row sums of K above 0 and kernel values of 0 or more and K(x, x) of at most 1"
+        in verdict.report()
+    )
     assert "kernel linear (calibrated with gaussian)" in verdict.report()
     with pytest.raises(ls.InputError, match="families = boost: must be some that do not need row sums of K above 0"):
         identify(path, prompts, task, families=[f for f in ls.FAMILIES if f.name == "boost"])

@@ -64,7 +64,9 @@ def test_what_is_not_linear_in_the_labels_is_not_claimed(prompts, instrument, be
     sound = identify(honest, prompts, TASK, instrument=instrument)
     assert verdict.description(LabelInterventions).additivity[:bent].min() > 0.3
     assert verdict.solver == (None if 2 * bent >= 5 else "richardson")
-    assert ("fits, but half of the usable layers or more are not linear in the labels" in verdict.report()) == (bent == 5)
+    assert ("fits, but half of the usable layers or more are not linear in the labels" in verdict.report()) == (
+        bent == 5
+    )
     # Four layers a window: 1-4 and 2-5.
     assert [judged.solver for judged in sound.ranges] == ["richardson"] * 2
     assert [judged.solver for judged in verdict.ranges] == [

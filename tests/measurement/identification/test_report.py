@@ -35,5 +35,5 @@ def test_a_notebook_shows_the_sentences_and_folds_the_rest(verdicts):
 
 def test_a_verdict_is_drawn_into_the_axes_that_are_given(verdicts):
     ax = verdicts[0].plot()
-    assert [label.get_text() for label in ax.get_yticklabels()][0] == "cg"
+    assert next(label.get_text() for label in ax.get_yticklabels()) == "cg"
     assert verdicts[1].plot(ax=ax) is ax

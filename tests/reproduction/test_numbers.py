@@ -1,6 +1,7 @@
 """Numbers against independent ones: of the solvers alone, and of planted models whose answers are known."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,7 +11,16 @@ import torch
 import layerstep as ls
 from layerstep.files import digest
 from layerstep.reproduction import predictions, probing, runs
-from layerstep.reproduction.numbers import Store, constructed, measurements, noise, trained_noise, twin, verdicts
+from layerstep.reproduction.numbers import (
+    Store,
+    constructed,
+    measurements,
+    noise,
+    trained_noise,
+    twin,
+    verdict_units,
+    verdicts,
+)
 from layerstep.reproduction.numbers.collection import collect
 from layerstep.reproduction.numbers.curves import compute_curves
 from layerstep.reproduction.numbers.measurements import compute_model, usable_models
@@ -287,6 +297,21 @@ def test_verdicts_are_made_once_and_one_that_fails_leaves_the_others(planted, tm
         assert found == {"sphere": a_verdict(name="sphere")}
         assert failed == {"verdict on uniform": "path: too short."}
     assert judged == ["sphere", "uniform", "uniform"]
+
+
+def test_verdicts_on_an_engine_are_units_by_setting_and_come_by_the_store(planted, tmp_path, monkeypatch):
+    instruments = []
+    monkeypatch.setattr(verdicts, "verdict_on", lambda name, subject, instrument: a_verdict(name=name))
+    monkeypatch.setattr(verdicts, "_instrument", instruments.append)
+    models = {name: planted[name] for name in ("sphere", "uniform")}
+    with ThreadPoolExecutor(1) as workers:
+        for _ in range(2):
+            verdict_units.make_verdicts(Store(tmp_path), models, workers, {}, lambda words: None)
+    assert sorted(instruments) == ["sphere", "uniform"]  # one library per unit, and none the second time
+    found, failed = verdicts.model_verdicts(Store(tmp_path), models)
+    assert {*found} == {"sphere", "uniform", *verdicts.CONTROLS}
+    assert failed == {}
+    assert len(instruments) == 2  # all are found
 
 
 def test_what_cannot_be_computed_is_named_and_the_rest_is_there(tmp_path, monkeypatch, planted):

@@ -193,6 +193,15 @@ def test_a_worker_that_is_killed_is_replaced_and_its_run_goes_on(tmp_path):
     assert weights(found[0].folder) == alone(LONG[0], tmp_path.parent / f"{tmp_path.name}-alone")
 
 
+def test_a_worker_that_dies_between_two_units_is_replaced(tmp_path):
+    workers = pool(1)
+    workers.submit(int).result()
+    os.kill(next(iter(workers._processes)), signal.SIGKILL)
+    while not workers._broken:
+        time.sleep(0.01)
+    assert ls.sweep(SEEDS[:1], tmp_path, workers, **QUICK)[0].state == "done"
+
+
 def test_a_unit_that_kills_its_worker_costs_no_other(tmp_path, monkeypatch):
     """All units of a pool die when one does; here every time before any of them has got ahead."""
     whole = worker.training

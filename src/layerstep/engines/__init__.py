@@ -2,6 +2,7 @@
 
 from layerstep.engines.choice import choose_engine
 from layerstep.engines.driving import Work, drive
+from layerstep.engines.pieces import compute_pieces
 from layerstep.engines.pool import Engine
 
-__all__ = ["Engine", "Work", "choose_engine", "drive"]
+__all__ = ["Engine", "Work", "choose_engine", "compute_pieces", "drive"]

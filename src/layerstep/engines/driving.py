@@ -18,6 +18,7 @@ from layerstep.files import read_json, write_json
 
 TRIES = 3
 LAST = TRIES - 1 - 1e-6  # thirds may not add up to a whole
+TOGETHER = (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError)  # who died is not known
 BARREN = 5  # rounds of deaths in which no unit had begun
 #: How far a unit has come, by two numbers: how often it was begun, and a number that grows while it gets ahead.
 Progress = tuple[float, float]
@@ -158,7 +159,7 @@ def _result(future: Any) -> tuple[dict[str, Any] | None, str | None, bool]:
         lines = [line for line in str(error).splitlines() if line.strip(" -")]
         last = f": {lines[-1].strip()}" if lines else ""
         words = shorten(f"the worker died ({type(error).__name__}{last})", 400)
-        return None, words, isinstance(error, concurrent.futures.BrokenExecutor)
+        return None, words, isinstance(error, TOGETHER)
     if not isinstance(result, dict):
         return None, f"the worker returned {in_words(result)}", False
     return result, result.get("error"), False

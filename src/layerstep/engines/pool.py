@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from typing import Any
 
 from layerstep.errors import LayerstepError
@@ -37,7 +37,14 @@ class Engine:
 
     def submit(self, function: Function, arguments: Sequence[str]) -> list[Any]:
         """A future for each."""
-        return [self.executor.submit(function, argument) for argument in arguments]
+        futures = []
+        for argument in arguments:
+            try:
+                futures.append(self.executor.submit(function, argument))
+            except BrokenExecutor:  # since the last look
+                self.recover()
+                futures.append(self.executor.submit(function, argument))
+        return futures
 
     def job_of(self, future: Any) -> str | None:
         """What finds the future again when the driver has died."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from layerstep.engines.choice import require_engine
 from layerstep.errors import FileError, LayerstepError, as_float, as_path, require_callable
 from layerstep.files import read_json, require_writable, write_text
 from layerstep.reproduction.claims import Claim, outcome_counts, paper_claims
@@ -27,6 +28,7 @@ from layerstep.reproduction.numbers import (
     to_json,
     usable_models,
 )
+from layerstep.reproduction.numbers.verdict_units import make_verdicts
 from layerstep.reproduction.page.chapters import all_results
 from layerstep.reproduction.page.document import Section, printable, render
 from layerstep.reproduction.predictions import FILE
@@ -198,13 +200,16 @@ def reproduce(
     models: str | Path | None = None,
     probe: bool = False,
     recompute: bool = False,
+    on: Any = None,
+    options: dict[str, Any] | None = None,
     progress: Say = lambda name: None,
 ) -> Report:
     """Build `out`/index.html and the figures and data beside it. Finished work is not repeated.
 
     What cannot be made or read is named on the page with the reason; the rest still builds. models: the directory of
     the trained models, results/models of the clone unless given. probe: read models that have weights and no
-    predictions, even without a GPU. recompute: take no number from those shipped beside the models.
+    predictions, even without a GPU. recompute: take no number from those shipped beside the models. on: an engine that
+    the verdicts are made on, with its options, as in `sweep`.
     """
     folder = as_path("out", out, "It is the directory of the report.")
     require_callable("progress", progress, "a function of a sentence")
@@ -212,10 +217,11 @@ def reproduce(
     if place is not None and not place.is_dir():
         raise FileError(f"models = {str(place)!r} is not a directory. Give the one that has a directory per model.")
     with models_in(place):
-        return _reproduce(folder, probe, recompute, progress)
+        return _reproduce(folder, probe, recompute, on, options or {}, progress)
 
 
-def _reproduce(folder: Path, probe: bool, recompute: bool, progress: Say) -> Report:
+def _reproduce(folder: Path, probe: bool, recompute: bool, on: Any, options: dict[str, Any], progress: Say) -> Report:
+    require_engine(on, options)
     require_writable(folder / "index.html")  # before the work, not after it
     build = _Build(folder, progress)
     unprobed = probe_missing(progress, probe)
@@ -231,6 +237,8 @@ def _reproduce(folder: Path, probe: bool, recompute: bool, progress: Say) -> Rep
     if build.made:  # the verdicts take longest: all else can be read while they are worked out
         early = build.page(numbers, verdicts="are being worked out and take minutes. Load this page again.")
         verdicts_say = lambda words: progress(f"{words}; all else can be read in {early}")  # noqa: E731
+    if on is not None:
+        make_verdicts(store, numbers.models, on, options, verdicts_say)
     verdicts, reasons = model_verdicts(store, numbers.models, verdicts_say)
     build.failed |= reasons
     build.clock.note("verdicts")

@@ -1,5 +1,6 @@
 """The suite is drawn by seed, the rule is set by counting mistakes, and the shipped record is the one in the docs."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,10 @@ import torch
 
 import layerstep as ls
 from layerstep.measurement import CLASSES
+from layerstep.measurement.calibration import error_rates
 from layerstep.measurement.calibration.error_rates import (
     Row,
+    calibrate,
     choose_limit,
     count,
     count_row_sums,
@@ -141,3 +144,32 @@ def test_the_suite_on_a_fresh_seed_meets_the_targets(inputs):
     assert counts["inside"]["right"] >= 0.95 * counts["inside"]["of"]
     assert counts["false"]["claims"] <= 0.05 * counts["false"]["of"]
     assert counts["inside"]["wrong"] == 0
+
+
+def test_pieces_of_a_calibration_are_kept_and_only_the_rest_is_made(tmp_path, monkeypatch):
+    made = []
+
+    def rows(inputs, seed, *, sequences, parts):
+        made.append((inputs, seed, sequences, parts))
+        if len(made) == 3 and not (tmp_path / "died").exists():
+            (tmp_path / "died").touch()
+            raise KeyboardInterrupt
+        claims = {"scope": "overall", "truth": "richardson", "nearest": "richardson", "U": 0.1, "margin": 0.5}
+        return [
+            Row(name="richardson", group="inside", noise="none", inputs=inputs, seed=seed, V=0.001 * seed, **claims),
+            Row(
+                name="other", group="outside", noise="none", inputs=inputs, seed=seed, V=0.5, **claims | {"truth": None}
+            ),
+        ]
+
+    monkeypatch.setattr(error_rates, "suite_rows", rows)
+    told = {"inputs": ("sphere", "uniform"), "calibration_seed": 1, "test_seeds": (2, 3), "work": tmp_path / "work"}
+    told |= {"progress": lambda words: None}
+    with ThreadPoolExecutor(1) as workers, pytest.raises(KeyboardInterrupt):
+        calibrate(on=workers, **told)
+    with ThreadPoolExecutor(1) as workers:
+        record = calibrate(on=workers, **told)
+        assert calibrate(on=workers, **told)["test"] == record["test"]
+    assert len(made) == 3 * 2 + 3 * 2 + 1  # seeds and inputs, fewer sequences and inputs, the one that died
+    assert record["test"]["overall"]["inside"] == {"right": 4, "wrong": 0, "of": 4}
+    assert record["test"]["overall"]["outside"] == {"claims": 0, "of": 4}

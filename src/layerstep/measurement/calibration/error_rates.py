@@ -1,6 +1,7 @@
 """Error rates: identify every planted model, count right and false claims, set the threshold, write the record.
 
     layerstep calibrate --jobs 2     # all seeds and input distributions; rewrites record.json
+    layerstep calibrate --on slurm   # the same, a job for each of 15 pieces
     layerstep calibrate --keep       # the test seeds only, with the limit as it is
     layerstep calibrate --show       # the tables of the shipped record
 
@@ -12,18 +13,17 @@ measured: row sums or none, the veto on what is not linear in the labels, and th
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from layerstep.files import provenance
+from layerstep.engines import compute_pieces
+from layerstep.files import provenance, source_digest
 from layerstep.measurement.calibration.planted import Planted, calibration_suite
 from layerstep.measurement.identification.crossfit import Instrument, Residuals
 from layerstep.measurement.identification.decision import IDENTIFIED, RangeResult, Rule, decide, result_on
@@ -33,6 +33,7 @@ from layerstep.measurement.identification.label_interventions import LabelInterv
 from layerstep.tasks import Task, sample
 
 VERSION = 2
+CODE = ("tasks", "solvers", "construction", "training", "measurement")
 INPUTS = ("sphere", "uniform", "gaussian")
 CALIBRATION_SEED, TEST_SEEDS = 11, (18, 19)
 FEWER = (32, 64, 128)  # sequences, on the first test seed
@@ -230,20 +231,26 @@ def calibrate(
     jobs: int = 1,
     kept: dict[str, Any] | None = None,
     progress: Callable[[str], None] = print,
+    work: Path = Path("calibration"),
+    on: Any = None,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The whole procedure; the record it returns is what `identify` reads its thresholds and error rates from.
 
     kept: an earlier record, whose limit and whose counts on the calibration seed stay; only the test seeds are run.
+    work: where every piece is kept as it is done; the same call does the rest. on: an engine, with its options.
     """
     rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
-    start = time.time()
     seeds = test_seeds if kept else (*test_seeds, calibration_seed)
-    work = [(name, seed, sequences) for seed in seeds for name in inputs]
-    work += [(name, test_seeds[0], few) for few in FEWER for name in inputs]
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for (name, seed, few), found in zip(work, pool.map(_suite_rows, work), strict=True):
-            rows[seed, few] += found
-            progress(f"seed {seed}, {name}, {few} sequences: {len(found)} results, {time.time() - start:.0f} s")
+    suites = [(name, seed, sequences) for seed in seeds for name in inputs]
+    suites += [(name, test_seeds[0], few) for few in FEWER for name in inputs]
+    arguments = {
+        f"{name}-seed{seed}-{few}": {"inputs": name, "seed": seed, "sequences": few} for name, seed, few in suites
+    }
+    told = {"code": source_digest(CODE), "on": on, "jobs": jobs, "options": options, "say": progress}
+    pieces = compute_pieces(suite_piece, arguments, work, **told)
+    for (_, seed, few), found in zip(suites, pieces.values(), strict=True):
+        rows[seed, few] += [Row(**row) for row in found]
     if kept:
         rule, calibration = Rule(**kept["rule"]), kept["calibration"]
     else:
@@ -285,10 +292,9 @@ def calibrate(
     }
 
 
-def _suite_rows(work: tuple[str, int, int]) -> list[Row]:
-    torch.set_num_threads(1)
-    inputs, seed, sequences = work
-    return suite_rows(inputs, seed, sequences=sequences, parts=sequences not in FEWER)
+def suite_piece(argument: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of one input distribution, seed and number of sequences, as JSON."""
+    return [asdict(row) for row in suite_rows(**argument, parts=argument["sequences"] not in FEWER)]
 
 
 def _q(*levels: float) -> torch.Tensor:

@@ -62,9 +62,15 @@ def calibrated_rule() -> Rule:
 
 
 def model_verdicts(
-    store: Store, models: Models, progress: Callable[[str], None] = lambda name: None
+    store: Store,
+    models: Models,
+    progress: Callable[[str], None] = lambda name: None,
+    only: str | None = None,
 ) -> tuple[Verdicts, dict[str, str]]:
-    """Verdicts on these models (by name, with their numbers) and on the controls; reasons where one failed."""
+    """Verdicts on these models (by name, with their numbers) and on the controls; reasons where one failed.
+
+    only: a setting; those of the others are left out.
+    """
     subjects: dict[str, Subject] = {
         name: Subject(
             model.setting,
@@ -78,6 +84,8 @@ def model_verdicts(
         name: Subject("sphere", {"control": name}, make, {"what": what, "truth": truth}, __name__)
         for name, (what, truth, make) in CONTROLS.items()
     }
+    if only is not None:
+        subjects = {name: subject for name, subject in subjects.items() if subject.setting == only}
     results: dict[str, ModelVerdict | LayerstepError] = {}
     for setting in sorted({subject.setting for subject in subjects.values()}):
         alike = {name: subject for name, subject in subjects.items() if subject.setting == setting}

@@ -73,6 +73,7 @@ notebooks: .venv/.notebooks
 # The pictures of README and documentation, from the figures of the report.
 pictures: report
 	$(BIN)/python benchmarks/pictures.py report
+	$(BIN)/python benchmarks/page.py report --pictures docs/pictures
 
 .venv/.docs: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[docs]'

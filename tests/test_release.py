@@ -56,6 +56,20 @@ def test_a_shipped_model_is_read_by_its_name_and_is_as_good_as_its_card_says(nam
     assert found.mse[-1] == pytest.approx(facts["mse"][-1], rel=1e-4)
 
 
+CARDS = [
+    *sorted((ROOT / "results" / "models").glob("*/README.md")),
+    *(folder / "README.md" for folder in ls.SHIPPED.values()),
+]
+
+
+def test_model_cards_are_in_the_format_of_the_hub():
+    hub = pytest.importorskip("huggingface_hub")
+    for card in CARDS:
+        about = hub.ModelCard.load(card).data.to_dict()
+        assert about["license"] == "apache-2.0", card
+        assert about["library_name"] == "layerstep", card
+
+
 def test_a_directory_of_the_name_of_a_shipped_model_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny").mkdir()

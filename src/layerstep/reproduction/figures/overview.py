@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from layerstep.plotting import BLUE, INK, LOOKS, ORANGE, Look, figure
 from layerstep.reproduction.figures.plots import error_axis, name_exact
@@ -172,6 +173,7 @@ def _draw_axis(found: Verdicts, limit: float) -> Figure:
         ax.set_yticks(range(len(listed)), names, fontsize=7.5)
         ax.set(xscale="log", xlabel="structured part left by the nearest solver (V)", ylim=(len(listed) - 0.4, -1.5))
         ax.set_xlim(right=3 * max(verdict.V or 0.0 for verdict in listed))
+        ax.xaxis.set_minor_formatter(NullFormatter())
         ax.grid(axis="y", visible=False)
     return fig
 

@@ -19,13 +19,15 @@ from layerstep.tasks import Task, sample
 INPUTS = ("sphere", "uniform", "gaussian")
 TARGET = 0.01
 #: One network for all three: 1.3 times the largest of `calibrate_interval(sample(Task(inputs=..), 200, 77), margin=1)`,
-#: to two digits upwards (.14, .51, .95 with degree 2; 1.1, 2.0, 2.0 with degree 1).
+#: to two digits upwards (.14, .51, .95 with degree 2; 1.1, 2.0, 2.0 with degree 1). The 56 features of degree 3 span
+#: all that 40 examples span, and leave nothing: hi is then any number above lam.
 NETWORKS: dict[str, dict[str, Any]] = {
     "degree 2": {"hi": 1.25},
     "degree 1": {"hi": 2.6, "degree": 1},
+    "degree 3": {"hi": 0.02, "degree": 3},
     "degree 2, float32": {"hi": 1.25, "dtype": "float32"},
 }
-LENGTHS = {"degree 2": (60, 80, 96), "degree 1": (90, 134), "degree 2, float32": (60, 90)}
+LENGTHS = {"degree 2": (60, 80, 96), "degree 1": (90, 134), "degree 3": (1,), "degree 2, float32": (60, 90)}
 
 
 def measure(network: Construction, task: Task, prompts: int, seed: int = 4321) -> dict[str, Any]:
@@ -55,10 +57,10 @@ def measure(network: Construction, task: Task, prompts: int, seed: int = 4321) -
     }
 
 
-def table(prompts: int) -> list[dict[str, Any]]:
+def table(prompts: int, names: list[str]) -> list[dict[str, Any]]:
     rows = []
     for name, options in NETWORKS.items():
-        for L in LENGTHS[name]:
+        for L in LENGTHS[name] if name in names else ():
             task = Task()
             network = construct(task.d, task.N, task.v, task.lam, scheme="adaptive", L=L, **options)
             size = {"blocks": network.depth, "heads": network.certificate.heads, "width": network.width}
@@ -72,9 +74,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--prompts", type=int, default=300)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=NETWORKS)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = table(asked.prompts)
+    rows = table(asked.prompts, asked.networks)
     if asked.json:
         print(json.dumps({"benchmark": "adaptive", "torch": torch.__version__, "rows": rows}))
         return

@@ -21,9 +21,13 @@ def polynomials(x, degree):
     """1, x, .. of x minus its mean, damped, scaled so that their Gram matrix is the Taylor part of the kernel."""
     z = x - x.mean(0)
     columns = [np.ones(len(z)), *z.T]
-    if degree == 2:
-        d = z.shape[1]
+    d = z.shape[1]
+    if degree >= 2:
         columns += [z[:, i] * z[:, j] / (math.sqrt(2) if i == j else 1) for i in range(d) for j in range(i, d)]
+    if degree == 3:
+        triples = [(i, j, k) for i in range(d) for j in range(i, d) for k in range(j, d)]
+        size = {1: math.sqrt(6), 2: math.sqrt(2), 3: 1}  # by how many are different
+        columns += [z[:, i] * z[:, j] * z[:, k] / size[len({i, j, k})] for i, j, k in triples]
     return np.stack(columns, 1) * np.exp(-(z**2).sum(1) / 2)[:, None]
 
 
@@ -85,7 +89,7 @@ def test_features_leave_the_rest_of_the_taylor_series():
     """K - ΦΦᵀ has no negative eigenvalue, and its diagonal is Q_p(|x|²)."""
     problem = system(30, 3, 1.3, 0.1)
     x = problem.x - problem.x.mean(0)
-    for degree in (1, 2):
+    for degree in (1, 2, 3):
         Phi = features(torch.tensor(problem.x), 1.3, degree).numpy()
         np.testing.assert_allclose(Phi, polynomials(problem.x / 1.3, degree), atol=1e-14)
         rest = problem.K - Phi @ Phi.T
@@ -96,7 +100,7 @@ def test_features_leave_the_rest_of_the_taylor_series():
     assert poisson_tail(1e6, 2) == 1
 
 
-@pytest.mark.parametrize("degree", [1, 2])
+@pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_theorem_bounds_the_deflated_spectrum(degree, kind):
     problem = system(25, 3, 0.9, 0.01, kind=kind)
@@ -137,11 +141,12 @@ def test_features_lost_beside_distant_inputs_do_not_set_the_interval():
 
 
 @pytest.mark.parametrize(
-    ("degree", "hi", "refresh", "tolerance"), [(1, 2.6, False, 2e-5), (2, 1.22, False, 5e-5), (2, 1.22, True, 1e-3)]
+    ("degree", "d", "hi", "refresh", "tolerance"),
+    [(1, 5, 2.6, False, 2e-5), (2, 5, 1.22, False, 5e-5), (2, 5, 1.22, True, 1e-3), (3, 3, 0.2, False, 1e-3)],
 )
-def test_the_trajectory_is_the_plain_recursion_with_an_exact_projection(degree, hi, refresh, tolerance):
-    problem = prompt()
-    network = construct(**PAPER, degree=degree, hi=hi, L=60, refresh=refresh)
+def test_the_trajectory_is_the_plain_recursion_with_an_exact_projection(degree, d, hi, refresh, tolerance):
+    problem = prompt(d=d)
+    network = construct(**PAPER | {"d": d}, degree=degree, hi=hi, L=60, refresh=refresh)
     passed, stream = run(network, problem), network.stream
     expected = ideal(network, problem)
     for stage in passed.iterate():
@@ -153,7 +158,55 @@ def test_the_trajectory_is_the_plain_recursion_with_an_exact_projection(degree, 
     Z = passed.Z[stream["Z"], 0, passed.spans["train"]].T.numpy()
     projection = Z.T @ problem.M @ Z  # on the sphere 1, x and |x|² depend on each other
     np.testing.assert_allclose(projection @ projection, projection, atol=tolerance)
-    assert np.trace(projection) == pytest.approx(Z.shape[1] - (degree == 2), abs=10 * tolerance)
+    dependent = {1: 0, 2: 1, 3: 1 + d}[degree]  # 1 and |x|², and those times x
+    assert np.trace(projection) == pytest.approx(Z.shape[1] - dependent, abs=10 * tolerance)
+
+
+@pytest.mark.parametrize("heads", [None, 1])
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_the_features_are_the_polynomials(degree, heads):
+    problem = system(7, 3, 0.8, 0.3)
+    network = construct(3, 9, 0.8, 0.3, hi=1.5, L=1, scheme="adaptive", degree=degree, heads=heads)
+    x, y, xq = problem.tensors()
+    Z, kinds = network.stream.embed(x[None] + 0.4, y[None], xq[None])
+    after = {(1, None): 2, (2, None): 4, (3, None): 7, (1, 1): 2, (2, 1): 8, (3, 1): 20}[degree, heads]
+    for block in network.blocks[:after]:
+        Z = block(Z, kinds)
+    expected = polynomials(problem.x / 0.8, degree) / math.sqrt(9 * 9.3)
+    np.testing.assert_allclose(Z[0, 1:8, network.stream["Z"]].numpy(), expected, atol=1e-7)
+    assert not Z[0, [0, 8], network.stream["Z"]].any()
+
+
+@pytest.mark.parametrize(
+    ("heads", "options"),
+    [
+        (1, {}),
+        (1, {"degree": 1, "kernel": "matern52", "kernel_error": 1e-2}),
+        (2, {"degree": 3}),
+        (3, {}),
+        (2, {"refresh": True}),
+    ],
+)
+def test_heads_one_after_the_other_compute_the_same(heads, options):
+    problem = system(12, 2, 1.0, 0.1, M=4)
+    wide, narrow = (
+        construct(2, 12, 1.0, 0.1, hi=2.0, L=25, scheme="adaptive", heads=each, **options) for each in (None, heads)
+    )
+    assert narrow.certificate.heads == heads < wide.certificate.heads
+    assert narrow.depth > wide.depth
+    a, b = (network.predict(*problem.tensors()) for network in (wide, narrow))
+    torch.testing.assert_close(a.value, b.value, rtol=0, atol=1e-6)
+    torch.testing.assert_close(a.inside, b.inside, rtol=1e-3, atol=1e-6)
+
+
+def test_degree_3_certifies_in_38_blocks_where_its_features_are_more_than_the_examples():
+    network = construct(**PAPER, degree=3, hi=0.02, L=1)
+    assert (network.depth, network.certificate.heads, network.certificate["m"]) == (38, 4, 56)
+    for inputs in ("sphere", "uniform", "gaussian"):
+        problem = prompt(inputs=inputs, seed=1000)
+        prediction = network.predict(*problem.tensors())
+        assert (np.abs(prediction.value.numpy() - problem.exact) <= prediction.bound.numpy()).all()
+        assert prediction.bound.max() <= 0.01
 
 
 def attention_of(block, Z, kinds):
@@ -292,9 +345,10 @@ def test_a_shift_of_the_inputs_changes_nothing_inside_either():
     problem = system(12, 2, 1.0, 0.1, M=4)
     network = construct(2, 12, 1.0, 0.1, hi=1.0, L=40, scheme="adaptive")
     x, y, xq = problem.tensors()
-    values = [network(*network.stream.embed((x + s)[None], y[None], (xq + s)[None]))[0, -4:] for s in (0.0, 3.0, 30.0)]
+    values = [network(*network.stream.embed((x + s)[None], y[None], (xq + s)[None]))[0, -4:] for s in (0.0, 3.0, 1e3)]
     for value in values[1:]:
-        torch.testing.assert_close(value[:, network.stream.row("y")], values[0][:, network.stream.row("y")])
+        row = network.stream.row("y")
+        torch.testing.assert_close(value[:, row], values[0][:, row], rtol=0, atol=1e-7)
         assert (value[:, network.stream.row("cert")] < 1e-8).all()
     for shift in (1e3, 1e8):
         prediction = network.predict(x + shift, y, xq + shift)
@@ -393,7 +447,8 @@ def test_what_a_guarantee_rests_on_is_said():
         ({"hi": None}, r"hi = None: must be the upper end of the spectrum. B_x, the largest distance"),
         ({"hi": 1e-4}, r"hi = 0.0001: must be above lam = 0.0025"),
         ({"hi": 41.0}, r"hi = 41.0: must be above lam = 0.0025, at most 40.0025"),
-        ({"degree": 3}, "degree = 3: must be 1 or 2"),
+        ({"degree": 4}, "degree = 4: must be 1, 2 or 3"),
+        ({"heads": 1, "refresh": True}, "heads = 1: must be 2 or more with refresh"),
         ({"least": 0.9}, "least = 0.9: must be from 1e-12 to 0.5"),
         ({"least": 1e-20}, "least = 1e-20: must be from"),  # the next value of Newton-Schulz rounds to 0, for ever
         ({"d": 2000}, r"d = 2000: needs .* GiB of memory or more, .* Take degree=1"),

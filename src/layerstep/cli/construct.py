@@ -73,8 +73,8 @@ def run(
         c: constant of the theorem, for the paper's scheme; None for 2 eps.
         L: number of iterations instead of a guarantee.
         rho: preconditioner D + rho I of the exact scheme.
-        heads: attention heads of the exact scheme, 2 or 1.
-        degree: of the polynomials that the adaptive scheme takes out, 1 or 2.
+        heads: most attention heads of a block (exact: 2 or 1; adaptive; compact for a sum of Gaussians).
+        degree: of the polynomials that the adaptive scheme takes out, 1, 2 or 3.
         hi: above the spectrum that they leave (adaptive scheme; default: by the theorem, from B_x).
         least: below the singular values of the polynomials (adaptive scheme).
         refresh: two blocks per step (adaptive scheme), as float32 needs.

@@ -83,9 +83,9 @@ def construct(
              coefficients (exact, compact).
     c        the constant of the theorem, eps < c < 1 (paper scheme); None for 2 eps.
     rho      preconditioner D + rho I (exact scheme). Left out: 0, the paper's, with eta; lam without.
-    heads    2 for L + 1 blocks, 1 for 2L + 1 (exact scheme); at most so many in a block (compact scheme, whose kernel
-             may be a sum of many Gaussians).
-    degree   1 or 2: of the polynomials of the inputs that are taken out of the system (adaptive scheme).
+    heads    2 for L + 1 blocks, 1 for 2L + 1 (exact scheme); at most so many in a block (adaptive scheme; compact,
+             where the kernel is a sum of many Gaussians). Left out: all heads of a step in one block.
+    degree   1, 2 or 3: of the polynomials of the inputs that are taken out of the system (adaptive scheme).
     hi       above the spectrum that they leave (adaptive scheme). Left out: from B_x, by the theorem. An input
              distribution's own comes from `calibrate_interval`, with `least`, below the features' singular values.
     refresh  two blocks per step (adaptive scheme). Left out: in float32, which needs them.

@@ -7,7 +7,8 @@ mean input; Z and V, m = C(d + degree, degree) numbers each; cert. Read[g] is th
 `compact`, pair(q, k) h is Σ_j <q_i, k_j> h_j (`gadgets.pairs`).
 
     centre    mu = mean x
-    features  Z = 1 / √(N (N + lam)) exp(-|x - mu|²/2v²) of 1, x - mu and, for degree 2, products; d blocks then
+    features  Z = 1 / √(N (N + lam)) exp(-|x - mu|²/2v²) of 1, x - mu and, for degree 2 and 3, products; degree 2 in d
+              blocks, products of three from those of two, two of those per block
     image     V = Read[Z] + lam Z
     NS, k     Z <- a_j Z - b_j pair(Z, V) Z, V <- a_j V - b_j pair(V, Z) V; after the last, V <- 0
     image     V = Read[Z] + lam Z, once more
@@ -24,25 +25,29 @@ refresh=True takes two blocks per step: the residual g of M itself, then the pro
     step      p = -Read[w];  then p <- p - (1 - shrink) pair(Z, V) (y + p - lam w), u, w, c as above
 
 so that errors of the pairs touch how fast w moves and not where to. float32 needs it.
+
+heads=1 spreads the heads of a block over as many blocks; the two pairs of a Newton-Schulz step then write to 2 m
+coordinates of their own, S and T, from which the MLP takes them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from layerstep.construction.blocks import Attention, Block
+from layerstep.construction.blocks import MLP, Attention, Block
 from layerstep.construction.certificate import Certificate, Constant
+from layerstep.construction.gadgets.features import feature_heads
 from layerstep.construction.gadgets.kernel_attention import Read
 from layerstep.construction.gadgets.linear_step import linear_iterations, linear_map, linear_steps
 from layerstep.construction.gadgets.pairs import (
     EXAMPLES,
     QUERIES,
-    SELF,
     Head,
     SignPair,
     kernel_heads,
@@ -55,7 +60,6 @@ from layerstep.construction.schemes.base import MOST_ITERATIONS, Blocks, Scheme
 from layerstep.construction.schemes.deflation import (
     DEGREES,
     SMALLEST,
-    feature_scale,
     feature_width,
     monomials,
     newton_schulz,
@@ -67,7 +71,7 @@ from layerstep.errors import in_words, require
 from layerstep.memory import require_memory
 
 #: Singular values of the scaled features that Newton-Schulz steps bring to 1, by degree.
-LEAST = {1: 0.015, 2: 0.001}
+LEAST = {1: 0.015, 2: 0.001, 3: 1e-5}
 
 
 @dataclass(frozen=True)
@@ -105,9 +109,10 @@ class Adaptive(Scheme):
     degree: int
     least: float
     refresh: bool
+    heads: int | None = None
 
     name: ClassVar[str] = "adaptive"
-    options: ClassVar[dict[str, Any]] = {"degree": 2, "hi": None, "least": None, "refresh": None}
+    options: ClassVar[dict[str, Any]] = {"degree": 2, "hi": None, "least": None, "refresh": None, "heads": 2}
     flexible: ClassVar[bool] = True
     mixtures: ClassVar[bool] = True
     failure: ClassVar[str] = (
@@ -126,6 +131,7 @@ class Adaptive(Scheme):
         hi: float | None = None,
         least: float | None = None,
         refresh: bool | None = None,
+        heads: int | None = None,
     ) -> list[Precondition]:
         N, lam, B_x = problem.N, problem.lam, problem.B_x
         within = "B_x, the largest distance of an input from their mean, gives one; so does `calibrate_interval`."
@@ -137,7 +143,7 @@ class Adaptive(Scheme):
                 "error asks for a guarantee under conditions, L for a number of iterations.",
             ),
             Precondition(error is None or problem.B_y < math.inf, "B_y = None", "the largest |y_i| with error", ""),
-            Precondition(degree in DEGREES, f"degree = {degree}", "1 or 2", "That of the features."),
+            Precondition(degree in DEGREES, f"degree = {degree}", "1, 2 or 3", "That of the features."),
             Precondition(
                 hi is not None or (B_x < math.inf and isinstance(problem.kernel, Gaussian)),
                 "hi = None",
@@ -146,6 +152,12 @@ class Adaptive(Scheme):
             ),
             Precondition(
                 hi is None or lam < hi <= lam + N, f"hi = {hi}", f"above lam = {lam:g}, at most {lam + N:g}", ""
+            ),
+            Precondition(
+                not refresh or heads is None or heads >= 2,
+                f"heads = {heads}",
+                "2 or more with refresh",
+                "There a pair of heads changes what it reads.",
             ),
             Precondition(
                 least is None or SMALLEST <= least <= 0.5,
@@ -166,17 +178,19 @@ class Adaptive(Scheme):
         hi: float | None = None,
         least: float | None = None,
         refresh: bool | None = None,
+        heads: int | None = None,
     ) -> Adaptive:
-        # 80 square matrices and more, one row for each coordinate of a token.
-        rows = 2 * (problem.d + math.comb(problem.d + degree, degree))
-        require_memory("d", problem.d, 8 * 80 * rows * rows, 'Take degree=1, or scheme="compact".')
+        # 80 square matrices and more, and those of the products of three; one row for each coordinate of a token.
+        d, matrices = problem.d, 80 + (problem.d * (problem.d + 1) if degree == 3 else 0)
+        rows = 2 * (d + math.comb(d + degree, degree))
+        require_memory("d", d, 8 * matrices * rows * rows, 'Take degree=1, or scheme="compact".')
         lo = problem.lam
         if hi is None:
             hi = lo + problem.N * poisson_tail((problem.B_x / problem.kernel.v) ** 2, degree)
         hi = max(hi, lo * (1 + 2.0**-40))
         steps = ChebyshevSteps(lo=lo, hi=hi) if eta is None else ConstantSteps(lo=lo, hi=hi, eta=eta)
         least = LEAST[degree] if least is None else least
-        return cls(problem=problem, L=L, steps=steps, degree=degree, least=least, refresh=bool(refresh))
+        return cls(problem=problem, L=L, steps=steps, degree=degree, least=least, refresh=bool(refresh), heads=heads)
 
     @classmethod
     def for_error(cls, problem: Problem, error: float, *, eta: float | None = None, **options: Any) -> Adaptive:
@@ -196,62 +210,76 @@ class Adaptive(Scheme):
     @property
     def stream(self) -> Stream:
         m = len(monomials(self.problem.d, self.degree))
-        return Stream(self.problem.d, (("mu", self.problem.d), ("Z", m), ("V", m), ("cert", 1)))
+        apart = (("S", m), ("T", m)) if self._is_apart else ()
+        return Stream(self.problem.d, (("mu", self.problem.d), ("Z", m), ("V", m), ("cert", 1), *apart))
+
+    @property
+    def _is_apart(self) -> bool:
+        """Are the four heads of a Newton-Schulz step in blocks of their own?"""
+        return self.heads is not None and self.heads < 4
+
+    def _attentions(self, *heads: Head) -> list[Attention]:
+        """In as many blocks as `heads` of them take, one where that is None."""
+        step = self.heads or len(heads)
+        return [together(*heads[start : start + step]) for start in range(0, len(heads), step)]
+
+    def _blocks(self, heads: Sequence[Head], mlp: MLP | None = None) -> list[Block]:
+        *before, last = self._attentions(*heads)
+        return [*(Block(each, None) for each in before), Block(last, mlp)]
 
     def blocks(self) -> Blocks:
-        prepared = [Block(together(mean_head(self.stream, "x", "mu")), None), *self._features(), *self._orthonormal()]
+        prepared = [*self._blocks([mean_head(self.stream, "x", "mu")]), *self._features(), *self._orthonormal()]
         a, b = self.steps.coefficients(self.L)
         residual = {"y": 1.0, "p": 1.0, "w": -self.problem.lam}
         if self.refresh:
-            prepared.append(Block(self._pair("Z", "Z", self.stream.copy("y", "w", 1.0)), None))
+            prepared += self._blocks(self._pair("Z", "Z", self.stream.copy("y", "w", 1.0)))
             project = self._pair("Z", "V", (self.gains.shrink - 1) * self._to("p", residual))
-            read = [together(*self._read("w", "p", -1.0)), project]
+            read = [*self._attentions(*self._read("w", "p", -1.0)), together(*project)]
             iterations = linear_steps(self.stream, read, residual, a, b)
         else:
-            deflated = together(*self._read("w", "p", -1.0), *self._heads("V", "V", self.stream.copy("w", "p", 1.0)))
-            start = self._pair("V", "Z", self.stream.copy("y", "beta", -1.0))
-            direction = residual | {"beta": 1.0}
-            iterations = linear_iterations(self.stream, [start], {"y": 1.0, "beta": 1.0}, [deflated], direction, a, b)
+            deflated = [*self._read("w", "p", -1.0), *self._pair("V", "V", self.stream.copy("w", "p", 1.0))]
+            start = self._attentions(*self._pair("V", "Z", self.stream.copy("y", "beta", -1.0)))
+            iterations = linear_iterations(
+                self.stream,
+                start,
+                {"y": 1.0, "beta": 1.0},
+                self._attentions(*deflated),
+                residual | {"beta": 1.0},
+                a,
+                b,
+            )
         return Blocks([[*prepared, *iterations[0]], *iterations[1:]], self._answer(), whole=True)
 
     def _features(self) -> list[Block]:
-        """Z = exp(-|x - mu|²/2v²) (x - mu)^alpha / (v^|alpha| √alpha!), over √(N (N + lam)): M^{1/2} Z is at most 1."""
-        stream, v, d, gains = self.stream, feature_width(self.problem.kernel), self.problem.d, self.gains
-        unit = 1 / math.sqrt(self.problem.N * (self.problem.N + self.problem.lam))
-        x, mu, one = stream.rows("x") / v, stream.rows("mu") / v, stream.rows("one")
-        inside = stream.forms({"one": 1.0, "s": -1.0})
-        # -|x - mu|²/2v² = -|x|²/2v² + <mu, x - mu/2>/v²
-        logit = torch.cat([one, mu]), torch.cat([stream.forms({"x2": -0.5 / v / v}), x - mu / 2])
-        rows = {monomial: stream["Z"].start + row for row, monomial in enumerate(monomials(d, self.degree))}
-        pair = SignPair(stream=stream, eps=gains.feature_eps, A=gains.A)
-        value = torch.zeros(stream.width, stream.width, dtype=torch.float64)
-        value[rows[()]] = unit * inside[0]
-        for i in range(d):
-            value[rows[i,]] = unit * (x - mu)[i]
-        heads = [[pair.exponential(logit, value)]]
-        for i in range(d) if self.degree == 2 else ():
-            products = torch.zeros_like(value)
-            for j in range(i, d):
-                products[rows[i, j]] = unit * feature_scale((i, j)) * (x - mu)[j]
-            of_i = pair.heads((x - mu)[[i]], inside, products, mask=SELF, logit=logit)
-            heads = [[*heads[0], *of_i]] if i == 0 else [*heads, of_i]
-        return [Block(together(*some), None) for some in heads]
+        unit = 1 / math.sqrt(self.problem.N * (self.problem.N + self.problem.lam))  # singular values are then at most 1
+        pair = SignPair(stream=self.stream, eps=self.gains.feature_eps, A=self.gains.A)
+        groups = feature_heads(pair, feature_width(self.problem.kernel), self.degree, unit)
+        return [block for heads in groups for block in self._blocks(heads)]
 
     def _orthonormal(self) -> list[Block]:
         """V = M Z, then Newton-Schulz steps of both until Zᵀ V is a projection, then V = M Z once more."""
         stream, lam = self.stream, self.problem.lam
-        image = Block(together(*self._read("Z", "V", 1.0)), linear_map(stream, {"V": {"Z": lam}}))
-        coefficients = newton_schulz(self.least)
-        blocks = [image]
+        image = self._blocks(self._read("Z", "V", 1.0), linear_map(stream, {"V": {"Z": lam}}))
+        coefficients, blocks = newton_schulz(self.least), [*image]
+        to_Z, to_V = ("S", "T") if self._is_apart else ("Z", "V")
         for step, (a, b) in enumerate(coefficients, start=1):
-            heads = [
-                *self._heads("Z", "V", stream.copy("Z", "Z", -b / a)),
-                *self._heads("V", "Z", stream.copy("V", "V", -b / a)),
-            ]
             keep = a if step < len(coefficients) else 0.0
-            mlp = linear_map(stream, {"Z": {"Z": a - 1}, "V": {"V": keep - 1}})
-            blocks.append(Block(together(*heads), mlp))
-        return [*blocks, image]
+            # What is read is Z and V before the step; with S and T the MLP scales the two summands apart.
+            factor_Z, factor_V = (-b, -b * keep / a) if self._is_apart else (-b / a, -b / a)
+            heads = [
+                *self._pair("Z", "V", stream.copy("Z", to_Z, factor_Z)),
+                *self._pair("V", "Z", stream.copy("V", to_V, factor_V)),
+            ]
+            update = {"Z": {"Z": a - 1}, "V": {"V": keep - 1}}
+            if self._is_apart:
+                update = {
+                    "Z": {"Z": a - 1, "S": 1.0},
+                    "V": {"V": keep - 1, "T": 1.0},
+                    "S": {"S": -1.0},
+                    "T": {"T": -1.0},
+                }
+            blocks += self._blocks(heads, linear_map(stream, update))
+        return [*blocks, *image]
 
     def _answer(self) -> list[Block]:
         stream, lam = self.stream, self.problem.lam
@@ -259,13 +287,13 @@ class Adaptive(Scheme):
         leave = linear_map(stream, {"k_hat": residual, "p": {"p": -1.0}})
         clear = linear_map(stream, {"k_hat": {"k_hat": -1.0}})
         coarse = self._pair("Z", "Z", stream.copy("k_hat", "w", 1.0))
-        out = together(*self._read("w", "p", -1.0), *self._read("w", "y", 1.0, queries=True))
-        square = self._heads("one", "k_hat", stream.copy("k_hat", "cert", 0.25 / lam), queries=True)
+        out = [*self._read("w", "p", -1.0), *self._read("w", "y", 1.0, queries=True)]
+        square = self._pair("one", "k_hat", stream.copy("k_hat", "cert", 0.25 / lam), queries=True)
         return [
-            Block(together(*self._read("w", "p", -1.0)), leave),
-            Block(coarse, clear),
-            Block(out, linear_map(stream, {"k_hat": residual})),
-            Block(together(*square), None),
+            *self._blocks(self._read("w", "p", -1.0), leave),
+            *self._blocks(coarse, clear),
+            *self._blocks(out, linear_map(stream, {"k_hat": residual})),
+            *self._blocks(square),
         ]
 
     def _read(self, source: str, target: str, factor: float, queries: bool = False) -> list[Head]:
@@ -273,12 +301,9 @@ class Adaptive(Scheme):
         read = Read(source=source, target=target, factor=factor * a, mask=mask, sink=a)
         return kernel_heads(self.stream, self.problem.kernel, read)
 
-    def _heads(self, q: str, k: str, value: Tensor, queries: bool = False) -> list[Head]:
+    def _pair(self, q: str, k: str, value: Tensor, queries: bool = False) -> list[Head]:
         pair = SignPair(stream=self.stream, eps=self.gains.eps, A=self.gains.A)
         return pair.heads(self.stream.rows(q), self.stream.rows(k), value, QUERIES if queries else EXAMPLES)
-
-    def _pair(self, q: str, k: str, value: Tensor) -> Attention:
-        return together(*self._heads(q, k, value))
 
     def _to(self, target: str, form: dict[str, float]) -> Tensor:
         """The matrix that carries a linear form of a token to `target`."""

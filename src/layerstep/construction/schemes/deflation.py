@@ -16,7 +16,7 @@ from layerstep.construction.kernels import Kernel, as_kernel
 from layerstep.errors import require, require_choice, require_kind, require_positive, require_square
 from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
 
-DEGREES = (1, 2)
+DEGREES = (1, 2, 3)
 #: Singular values of scaled features, at most 1, that are below this are 0: features that depend on each other, or
 #: that are lost beside inputs far from their mean.
 _ZERO = 1e-9

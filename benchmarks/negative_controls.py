@@ -24,13 +24,13 @@ NAMES = [name for name, *_ in LATER]
 SCOPES = ("overall", "window")
 
 
-def rates(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
+def rates(rows: Sequence[Row], rule: Rule, names: Sequence[str] = NAMES) -> dict[str, Any]:
     """Claims on these controls, in all and by name: over all layers and in windows."""
     found: dict[str, Any] = {"seeds": sorted({row.seed for row in rows}), "by": {}}
     for scope in SCOPES:
-        tested = [row for row in rows if row.scope == scope and row.name in NAMES]
+        tested = [row for row in rows if row.scope == scope and row.name in names]
         found[scope] = {"claims": sum(row.claim(rule) is not None for row in tested), "of": len(tested)}
-        for name in NAMES:
+        for name in names:
             claims = [row.claim(rule) for row in tested if row.name == name]
             named = Counter(claim for claim in claims if claim is not None)
             found["by"].setdefault(name, {})[scope] = {"claims": dict(named), "of": len(claims)}
@@ -53,16 +53,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[31, 32])
     parser.add_argument("--prompts", type=int, default=256)
+    parser.add_argument("--names", nargs="+", default=NAMES, choices=NAMES)
+    parser.add_argument("--overall", action="store_true", help="all layers only, no windows: half the time")
     parser.add_argument("--record", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    rows = [
-        row
-        for seed in arguments.seeds
-        for inputs in INPUTS
-        for row in suite_rows(inputs, seed, sequences=arguments.prompts, names=NAMES)
-    ]
-    found = rates(rows, Rule(**read_record()["rule"]))
+    asked: dict[str, Any] = {"sequences": arguments.prompts, "names": arguments.names, "parts": not arguments.overall}
+    rows = [row for seed in arguments.seeds for inputs in INPUTS for row in suite_rows(inputs, seed, **asked)]
+    found = rates(rows, Rule(**read_record()["rule"]), arguments.names)
     print(table(found))
     if arguments.record:
         write_json(RECORD, read_record() | {"later": found})

@@ -66,8 +66,9 @@ def ridge_regression(x: np.ndarray, y: np.ndarray, xq: np.ndarray, v: Any, lam: 
 
 
 def points(rng: np.random.Generator, count: int, d: int, spread: float) -> np.ndarray:
-    """Points in clusters, on a sphere, normal, or nearly equal."""
-    kind = rng.choice(["normal", "sphere", "clusters", "near-duplicates", "equal"], p=[0.4, 0.2, 0.2, 0.1, 0.1])
+    """Points in clusters, on a sphere, normal, nearly equal, opposite, nearly on a line, or far from most others."""
+    kinds = ["normal", "sphere", "clusters", "near-duplicates", "equal", "antipodes", "plane", "heavy tails"]
+    kind = rng.choice(kinds, p=[0.25, 0.15, 0.15, 0.1, 0.1, 0.05, 0.1, 0.1])
     x = rng.normal(size=(count, d))
     if kind == "sphere":
         x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -77,6 +78,12 @@ def points(rng: np.random.Generator, count: int, d: int, spread: float) -> np.nd
         x[1::2] = x[::2][: count // 2] * (1 + 1e-9 * rng.normal())
     elif kind == "equal":
         x[:] = x[:1]
+    elif kind == "antipodes":
+        x[1::2] = -x[::2][: count // 2]
+    elif kind == "plane":
+        x[:, 1:] *= 10 ** -rng.uniform(1, 8)
+    elif kind == "heavy tails":
+        x = rng.standard_cauchy(size=(count, d)).clip(-1e5, 1e5)
     return spread * x
 
 
@@ -154,9 +161,11 @@ def adaptive_network(rng: np.random.Generator, d: int, N: int, v: float, _unit: 
     asked, meant, scales = kernel_for(rng, d, v) if rng.random() < 0.3 else ({}, None, v)
     dtype = rng.choice([torch.float64, torch.float32], p=[0.8, 0.2])
     lam = N * 10 ** rng.uniform(-5, 2)
-    options = {"L": int(10 ** rng.uniform(0, 2)), "degree": int(rng.integers(1, 3)), "refresh": None}
+    options = {"L": int(10 ** rng.uniform(0, 2)), "degree": int(rng.integers(1, 4)), "refresh": None}
     if rng.random() < 0.3:
         options["refresh"] = True
+    elif rng.random() < 0.2 and dtype == torch.float64:
+        options["heads"] = int(rng.integers(1, 4))
     hi = lam + N * 10 ** rng.uniform(-3, 0)
     return construct(d, N, scales, lam, scheme="adaptive", dtype=dtype, hi=hi, **options, **asked), scales, meant
 

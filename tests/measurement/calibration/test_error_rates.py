@@ -81,6 +81,26 @@ def test_a_small_suite_is_tested_and_counted(prompts, instrument):
     assert sums["overall"]["right"] >= 2
 
 
+def test_the_adaptive_transformer_is_planted_by_name_and_solves_its_prompts():
+    task = ls.Task(inputs="uniform", N=12, d=2)
+    prompts = ls.sample(task, 3, seed=0)
+    names = ("transformer, adaptive scheme",)
+    planted = next(calibration_suite(prompts, task, (6, 12), 1, names))
+    exact = ls.exact(prompts, task)[:, [5, 11]]
+    assert (planted.name, planted.group, planted.solver, planted.noise) == (names[0], "outside", None, "none")
+    first, last = ((planted.values[layer] - exact).abs().max() for layer in (0, -1))
+    assert last < 1e-3 < 1e-2 < first
+
+
+@pytest.mark.slow
+def test_the_adaptive_transformer_is_a_solver_that_no_class_has_and_none_is_claimed(prompts, instrument):
+    names = ("transformer, adaptive scheme",)
+    rows = suite_rows("gaussian", 21, sequences=prompts.B, instrument=instrument, names=names, parts=False)
+    assert [(row.scope, row.truth) for row in rows] == [("overall", None)] * 2
+    assert [row.claim(Rule()) for row in rows] == [None, None]
+    assert rows[0].U > 0.3  # what the nearest class leaves of its way to KRR: the class is not near
+
+
 def test_the_suite_knows_who_divides_by_row_sums():
     assert ROW_SUMS["richardson, half steps"]
     assert ROW_SUMS["cg with row sums"]

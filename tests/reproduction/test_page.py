@@ -188,6 +188,8 @@ def test_a_figure_is_drawn_in_the_ink_of_the_page(report):
     ("drawn", "shown"),
     [
         ('<path d="M 12.3456 0.0512"/>', '<path d="M 12.3 0.05"/>'),
+        ('<path d="M 1 2 L 3 4 L -5 6 z M 7 8 L 9 1"/>', '<path d="M 1 2 3 4 -5 6 z M 7 8 9 1"/>'),
+        ('<path d="M 1 2 C 3 4 5 6 7 8 L 9 1"/>',) * 2,
         ('<g id="axes_1"><g>', "<g><g>"),
         ('<g><use x="1" style="fill: red"/><use x="2" style="fill: red"/></g>',
          '<g style="fill: red"><use x="1"/><use x="2"/></g>'),

@@ -29,8 +29,8 @@ def in_a_sentence(numbers: Numbers) -> str:
     found = Written.of(numbers)
     seen = ""
     if found is not None and not found.claimed:
-        seen = f"in {len(found.models)} trained ones {span(left(found.models))} of the response to what is written "
-        seen += "into their layers is not that of the nearest solver tried"
+        seen = f"in those trained on labels {span(left(found.models))} of the response to what is written into their "
+        seen += "layers is not that of the nearest solver tried"
     elif found is not None:
         seen = f"of {len(found.models)} that were trained and written into, {len(found.claimed)} run a known solver"
     elif models := [verdict for verdict in numbers.verdicts.values() if not verdict.is_control]:
@@ -65,7 +65,7 @@ def main_answers(numbers: Numbers) -> list[Answer]:
             Answer(
                 question="Do probed layers follow one?",
                 answer=f"{named or 'None'} of {len(models)} models, by probes fitted on the labels. {cannot}",
-                evidence=f"{right} of {len(controls)} solvers' own paths are named rightly.",
+                evidence=f"{right} of {len(controls)} solvers' own paths are named rightly." if controls else "",
                 place="models",
             )
         )
@@ -74,12 +74,10 @@ def main_answers(numbers: Numbers) -> list[Answer]:
         rows.append(
             Answer(
                 question="What do layers do with what is written into them?",
-                answer=f"Not what a solver tried would: the nearest leaves {span(models_)} of it in "
-                f"{len(models_)} models."
+                answer=f"Not what a solver tried would: the nearest leaves {span(models_)} of the response."
                 if not found.claimed
                 else f"{len(found.claimed)} run a solver.",
-                evidence=f"It leaves {span(known_)} in {len(known_)} networks trained to run one, of which the rule "
-                f"recognises {found.recognised}."
+                evidence=f"It leaves {span(known_)} in {len(known_)} trained to run one. {found.recognises}"
                 if known_
                 else "",
                 place="instead",

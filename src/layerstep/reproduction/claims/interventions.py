@@ -34,9 +34,14 @@ class Written:
         return [each for each in self.models if each.claimed]
 
     @property
-    def recognised(self) -> int:
-        """Networks trained to run a solver of which every claim is right."""
-        return sum(_right(each) for each in self.known)
+    def recognises(self) -> str:
+        """Of how many networks that were trained to run a solver every claim is right, by mask, in a sentence."""
+        words = []
+        for mask, kind in (("open", "with an open mask"), ("causal", "with a causal one")):
+            if known := [each for each in self.known if each.mask == mask]:
+                words.append(f"{sum(_right(each) for each in known)} of {len(known)} {kind}")
+        missing = "" if any(each.mask == "causal" for each in self.known) else "; none with a causal one was tried"
+        return f"Of networks trained to run a solver it recognises {' and '.join(words)}{missing}." if words else ""
 
 
 def _right(network: WrittenInto) -> bool:
@@ -82,16 +87,17 @@ def in_words(numbers: Numbers) -> str:
     if written is None:
         return ""
     models, known = left(written.models), left(written.known)
-    words = (
-        f"In {len(written.models)} models trained on labels the nearest solver leaves {span(models)} of the response"
-    )
-    words += f"; in {len(known)} networks trained to run one, {span(known)}" if known else ""
+    words = f"In {_count(models, 'model')} trained on labels the nearest solver leaves {span(models)} of the response"
+    words += f"; in {_count(known, 'network')} trained to run one, {span(known)}" if known else ""
     words += " (medians over layers). "
     if written.claimed:
         said = "; ".join(f"{each.name}: {each.claimed}" for each in written.claimed)
         return words + f"Claimed of the former: {said}."
-    caution = f"It recognises {written.recognised} of these {len(known)} networks, so that this alone proves little."
-    return words + "The rule claims a solver of none of the former. " + (caution if known else "")
+    return words + f"The rule claims a solver of none of the former. {written.recognises}"
+
+
+def _count(values: Sequence[float], what: str) -> str:
+    return f"{len(values)} {what}{'' if len(values) == 1 else 's'}"
 
 
 #: A kernel describes a layer where it explains this share of the response.

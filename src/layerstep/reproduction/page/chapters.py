@@ -84,8 +84,8 @@ CONSTRUCTION = Chapter(
 
 def _trained(numbers: Numbers) -> str:
     silent, known = probed(numbers)
-    shown = f""" Of {known} networks that do run a solver, made by hand or trained to, such probes name {known - silent}
-    (see {_link("before", "the networks")})."""
+    shown = f""" Such probes name {known - silent} of {known} networks that do run a solver, made by hand or trained to
+    (see {_link("before", "these networks")})."""
     return f"""<p><b>Read by probes, their predictions follow none of the solvers tried, and that is not evidence.</b> A
     linear <b>probe</b> reads the best prediction there is off every layer. The way of these predictions to the exact
     solution is compared with {len(CLASSES)} classes of solvers and averages, with the kernel's width and the ridge

@@ -67,9 +67,15 @@ def inline_svg(text: str, title: str) -> Markup:
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
     for pattern, short in _SHORTER.items():
         text = re.sub(pattern, short, text)
+    text = re.sub(r' d="([^"]*)"', _as_one_line, text)
     text = re.sub(r"<g( [^>]*)?>((?: ?<use [^>]*/>)+) ?</g>", _with_one_style, text)
     text = text.replace("xlink:href", "href").replace(INK, "var(--ink)")
     return Markup(text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1))
+
+
+def _as_one_line(path: re.Match[str]) -> str:
+    """Without the letter that says that a line goes on, which a path may leave out where it has straight lines only."""
+    return path.group() if re.search("[CQA]", path.group(1)) else re.sub(r"(?<=\d) L (?=[-\d])", " ", path.group())
 
 
 def _with_one_style(group: re.Match[str]) -> str:
@@ -168,8 +174,10 @@ def _explorers(numbers: Numbers) -> dict[str, Any]:
 
 
 def _explored(name: str, model: ModelNumbers) -> dict[str, Any]:
-    parts = ("steps", "sime", "best_step", "best_sime", "r2")
+    parts = ("steps", "best_step", "best_sime", "r2")
     solvers = {name: {part: getattr(found, part) for part in parts} for name, found in model.solvers.items()}
+    for name, found in model.solvers.items():  # colours, a third of the page
+        solvers[name]["sime"] = [[round(value, 2) for value in line] for line in found.sime]
     keys = ("setting", "contexts", "layers", "layer_mse", "krr")
     label = model.label if name in MEASURED else human_name(name)
     return {"label": label, **{key: getattr(model, key) for key in keys}, "solvers": solvers}

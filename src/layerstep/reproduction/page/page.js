@@ -83,7 +83,7 @@ function similarity(root, {models, solvers}) {
       values: sime, columns: layers, rows: steps, marks: best_step.map(t => nearest(steps, t)), low,
       xLabel: "layer", yLabel: `${name} step`,
       onMove: (i, j) => {
-        heading.textContent = `Layer ${layers[i]}, ${name} step ${steps[j]}: SimE ${sime[i][j].toFixed(3)}. Most similar to ` +
+        heading.textContent = `Layer ${layers[i]}, ${name} step ${steps[j]}: SimE ${sime[i][j].toFixed(2)}. Most similar to ` +
           `this layer: step ${best_step[i]}, SimE ${best_sime[i].toFixed(3)}. R² of the best steps: ${r2?.toFixed(3) ?? "none"}.`;
       },
     });

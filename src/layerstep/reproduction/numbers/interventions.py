@@ -196,7 +196,10 @@ def kept_parts(network: Network) -> Json:
 
 
 def _tuples(value: Any) -> Any:
-    """JSON with the sequences that results have."""
+    """JSON with the sequences that results have: tuples of numbers, lists of what is built from them."""
     if isinstance(value, dict):
         return {key: _tuples(each) for key, each in value.items()}
-    return tuple(_tuples(each) for each in value) if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    parts = [_tuples(each) for each in value]
+    return parts if parts and isinstance(parts[0], dict) else tuple(parts)

@@ -251,10 +251,11 @@ def test_the_driver_is_killed_and_called_again(tmp_path):
 
 
 def test_what_dies_three_times_without_a_gain_is_given_up_and_the_others_are_not(tmp_path, monkeypatch):
-    tries = []
+    tries, seen = [], set()
 
     def full(run, out, **options):
         if run.seed == 1:
+            seen.update(entry.state[:6] for entry in find_runs(tmp_path) if entry.run["seed"] == 1)
             tries.append(run.seed)
             raise OSError(28, "No space left on device")
         return training(run, out, **options)
@@ -265,6 +266,7 @@ def test_what_dies_three_times_without_a_gain_is_given_up_and_the_others_are_not
     assert [outcome.state[:6] for outcome in found] == ["done", "failed", "done"]
     assert found[1].state == "failed: OSError: [Errno 28] No space left on device (3 times)"
     assert len(tries) == driving.TRIES
+    assert seen == {"waitin"}  # not failed before it is given up
     states = {entry.name: entry.state for entry in find_runs(tmp_path)}
     assert states["seed=1"] == "failed: OSError: [Errno 28] No space left on device"
     monkeypatch.undo()

@@ -134,7 +134,7 @@ def _deal(
             waiting.append(work)
         else:
             if result is not None and "refused" in result:
-                ledger.died(work.key, result["refused"], work.deaths)
+                ledger.died(work.key, result["refused"], work.deaths, over=True)
             else:
                 ledger.ended(work.key)
             on_end(work, result)
@@ -143,7 +143,7 @@ def _deal(
         if begun or barren:
             work.deaths += 1
             work.tries += 0.0 if gained else 1 / beside if together and begun else 1.0
-        ledger.died(work.key, work.words, work.deaths)
+        ledger.died(work.key, work.words, work.deaths, over=work.tries >= LAST + 1)
         if work.tries < LAST + 1:
             waiting.append(work)
         else:
@@ -197,8 +197,8 @@ class _Ledger:
             self.changed = True
             self.save()
 
-    def died(self, key: str, words: str, tries: int) -> None:
-        self.known[key] = {"error": words, "tries": tries}
+    def died(self, key: str, words: str, tries: int, over: bool) -> None:
+        self.known[key] = {"error": words, "tries": tries, "over": over}
         self.changed = True
         self.save()
 

@@ -133,7 +133,7 @@ def find_runs(root: Path) -> list[Entry]:
     units = {entry.unit for entry in found.values() if entry.unit is not None}
     for home in {root, *(unit.parent for unit in units), *(unit.parents[1] for unit in units)}:
         for key, job in _dictionary(home / JOBS).items():
-            if isinstance(job, dict) and job.get("error"):
+            if isinstance(job, dict) and job.get("error") and job.get("over"):
                 errors[os.path.normpath(home / key)] = str(job["error"])
         for identity, values in wanted_runs(home).items():
             if identity not in known:

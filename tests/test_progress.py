@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from layerstep import progress as module
-from layerstep.progress import showing
+from layerstep.progress import showing, unasked
 
 
 def pretend_terminal(monkeypatch):
@@ -53,3 +53,23 @@ def test_without_rich_a_terminal_has_lines(capsys, monkeypatch):
     with showing(10_000, start=5000) as show:
         show(7500, "loss 1")
     assert capsys.readouterr().err.startswith("    7,500/10,000  loss 1  0:")
+
+
+def test_a_call_that_takes_long_tells_a_terminal_without_being_asked(monkeypatch, capsys):
+    clock = iter([0.0, 1.0, 4.0, 4.1, 6.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    with unasked("work") as show:
+        show(0.5)
+    assert capsys.readouterr().err == ""  # nobody looks
+    pretend_terminal(monkeypatch)
+    with unasked("work") as show:
+        for done, words in ((0.1, ""), (0.4, ""), (0.41, "too soon"), (0.6, "more")):
+            show(done, words)
+    assert capsys.readouterr().err.split("\r")[:3] == ["", " 40%  work  0:06 left", " 60%  more  0:04 left"]
+
+
+def test_a_short_call_says_nothing(monkeypatch, capsys):
+    pretend_terminal(monkeypatch)
+    with unasked("work") as show:
+        show(0.5)
+    assert capsys.readouterr().err == ""

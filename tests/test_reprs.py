@@ -67,7 +67,7 @@ def test_a_repr_says_what_matters(results):
     assert "1,865 parameters" in repr(results["GPT"])
     assert "300 queries" in repr(results["Prediction"])
     assert "3 layers, 61 steps" in repr(results["Match"])
-    assert "none (nearest: " in repr(results["Verdict"])
+    assert "3 layers, 64 prompts" in repr(results["Verdict"])
     assert "lr=0.000123" in repr(results["Run"])
     assert "steps" not in repr(results["Run"])  # a default goes without saying
 

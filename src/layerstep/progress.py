@@ -1,4 +1,7 @@
-"""Progress on stderr: a bar where rich and a terminal are; else, where lines are wanted, one every few seconds."""
+"""Progress on stderr: a bar where rich and a terminal are; else, where lines are wanted, one every few seconds.
+
+A call in Python that nobody asked for progress tells it in one line, in a terminal or a notebook, after three seconds.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from collections.abc import Callable, Iterator
 #: show(done, words): how much of the total is done, None where nobody can know it, and what is being done.
 Show = Callable[..., None]
 EVERY = 10.0  # seconds between plain lines
+PATIENCE = 3.0  # seconds that nobody minds
 
 
 @contextlib.contextmanager
@@ -35,6 +39,34 @@ def showing(
             bar.update(task, completed=done, description=words)
 
         yield show
+
+
+@contextlib.contextmanager
+def unasked(what: str) -> Iterator[Show]:
+    """Yield show(done, words): one line, written over, once a terminal or a notebook has waited for `PATIENCE`."""
+    if not _somebody_looks():
+        yield lambda done=None, words="": None
+        return
+    began, last, shown = time.monotonic(), 0.0, 0
+
+    def show(done: float | None = None, words: str = "") -> None:
+        nonlocal last, shown
+        now = time.monotonic() - began
+        if not done or now < PATIENCE or now - last < 0.5:
+            return
+        line = f"{done:4.0%}  {words or what}  {_clock(now / done * (1 - done))} left"
+        print("\r" + line.ljust(shown), end="", file=sys.stderr, flush=True)
+        last, shown = now, len(line)
+
+    try:
+        yield show
+    finally:
+        if shown:
+            print("\r" + " " * shown + "\r", end="", file=sys.stderr, flush=True)
+
+
+def _somebody_looks() -> bool:
+    return sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
 
 
 def _lines(total: float, start: float) -> Show:

@@ -36,6 +36,7 @@ from layerstep.measurement.interventions.result import CausalResult
 from layerstep.measurement.reading.hooks import EditableReader
 from layerstep.measurement.reading.probes import Probes, probe
 from layerstep.measurement.reading.readouts import NAMES, Head, LayerReaders, Readouts, fit_readers
+from layerstep.progress import unasked
 from layerstep.solvers import exact
 from layerstep.tasks import Prompts, Task, Trajectory, sample
 
@@ -95,8 +96,13 @@ def identify(*arguments: Any, **options: Any) -> Verdict | Identification:
     """
     given = [*arguments, *options.values()]
     if "path" in options or len(arguments) > 2 or any(isinstance(each, (Trajectory, Prompts)) for each in given):
-        return identify_path(*arguments, **options)
-    return identify_model(*arguments, **options)
+        answer = identify_path
+    else:
+        answer = identify_model
+    if options.get("progress") is not None:
+        return answer(*arguments, **options)
+    with unasked("identifying") as show:
+        return answer(*arguments, **(options | {"progress": show}))
 
 
 def identify_model(

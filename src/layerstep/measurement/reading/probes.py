@@ -26,6 +26,7 @@ from layerstep.errors import (
 )
 from layerstep.files import provenance, read_tensors, write_tensors
 from layerstep.measurement.reading.hooks import GPTReader, Reader, digest_of, in_float64, reader_of, require_causal
+from layerstep.progress import unasked
 from layerstep.tasks import Prompts, TaskProtocol, Trajectory, require_task, sample
 from layerstep.threads import Item, Result, one_per_worker
 from layerstep.training import GPT
@@ -149,7 +150,8 @@ def probe(
     read all of them. A model whose states see the label they are to predict is refused.
     """
     stream = {"prompts": prompts, "batch": batch, "seed": seed, "method": method, "lr": lr, "label": label}
-    return probe_each(model, task, [tokens], **stream, progress=progress)[0]
+    with unasked("fitting probes") as show:
+        return probe_each(model, task, [tokens], **stream, progress=progress or show)[0]
 
 
 def probe_each(

@@ -128,6 +128,26 @@ MISPLACED = {
         lambda: ls.construct(2, 4, 1.0, 0.5, scheme="adaptive", hi=1.0, L=1, refresh=np.ones(2)),
         r"refresh = a ndarray of shape \[2\]: must be True or False",
     ),
+    **{
+        f"{kind.__name__} with an array for a truth": (
+            lambda kind=kind, name=name: kind(**{name: np.ones(2)}),
+            rf"{name} = a ndarray of shape \[2\]: must be True or False",
+        )
+        for kind, name in (
+            (ls.RecursiveKRR, "newest_first"),
+            (ls.GradientDescentPlusPlus, "absolute"),
+            (ls.ConjugateGradient, "reorthogonalize"),
+        )
+    },
+    "a bound asked for by an array": (
+        lambda: ls.TransformerKRR().fit([[0.0], [1.0]], [0.0, 1.0]).predict([[0.0]], return_bound=np.ones(2)),
+        r"return_bound = a ndarray of shape \[2\]: must be True or False",
+    ),
+    "an integer too long for a float": (
+        lambda: ls.TransformerKRR().fit(10**400, [0.0, 1.0]),
+        "X or y: must be numbers of float64",
+    ),
+    "prompts without end": (lambda: read_three_ways(GPT, TASK, PROMPTS, fit=10**30), "fit = 1000.*to 100000000"),
     "a mixture of nothing": (lambda: ls.GaussianMixture.from_dict([None]), r"fields = a list: must be a Mapping"),
     "a mixture of something else": (
         lambda: ls.construct(2, 4, 1.0, 0.5, L=1, kernel={"a": 1}),

@@ -108,6 +108,12 @@ def test_what_does_not_fit_is_refused_in_words(make, message):
         make()
 
 
+@pytest.mark.usefixtures("as_for_a_user")
+def test_a_reach_beyond_every_float_is_infinite():
+    assert GaussianMixture.fit("matern52", 0.01, reach=10**400).reach == math.inf
+    assert GaussianMixture(weights=[1], widths=[1], reach=10**400).reach == math.inf
+
+
 # ---------------------------------------------------------------- the networks
 
 

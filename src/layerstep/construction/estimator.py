@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from layerstep.construction.build import SCHEMES, construct
 from layerstep.construction.kernels import Matern, RationalQuadratic
 from layerstep.construction.schemes.deflation import calibrate_interval
-from layerstep.errors import as_float, quoted, require, require_choice, require_flag, require_positive
+from layerstep.errors import InputError, as_float, quoted, require, require_choice, require_flag, require_positive
 from layerstep.tasks.prompts import Prompts, as_float_tensor
 
 
@@ -65,7 +65,7 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         _refuse_masked(X=X, y=y)
         require_choice("scheme", self.scheme, SCHEMES)
         require_flag(scale=self.scale, normalize_y=self.normalize_y)
-        X, y = map(np.asarray, validate_data(self, X, y, y_numeric=True, dtype=np.float64))
+        X, y = self._checked(X, y, y_numeric=True)
         n, d = X.shape
         # The deviation of a constant 0.1 is 1e-17, by rounding: a constant is known by its range. In units of a power
         # of two near that, which changes no digit, squares of deviations neither vanish nor overflow.
@@ -111,7 +111,8 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         """Predictions; with return_bound also how far each can be from exact kernel ridge regression."""
         check_is_fitted(self)
         _refuse_masked(X=X)
-        X = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+        require_flag(return_bound=return_bound)
+        X = self._checked(X, reset=False)
         # Scaled inputs and labels are off by two roundings.
         prediction = self.network_.predict(self.x_, self.y_, self._scaled(X), input_error=np.finfo(float).eps)
         centred = self.y_scale_ * prediction.value.numpy()
@@ -123,6 +124,16 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         rounding = 2 * np.spacing(np.abs(centred) + abs(self.y_mean_))
         mean = self.y_mean_error_ * (1 + math.sqrt(len(self.y_) / self.network_.problem.lam) / 2)
         return value, self.y_scale_ * prediction.bound.numpy() + rounding + mean
+
+    def _checked(self, X, *y, **how) -> Any:
+        """What scikit-learn makes of X and y; its errors are its own, but for one."""
+        try:
+            found = validate_data(self, X, *y, dtype=np.float64, **how)
+        except OverflowError as error:
+            raise InputError(
+                f"X or y: must be numbers of float64, up to {np.finfo(float).max:.2g} ({error})."
+            ) from error
+        return tuple(map(np.asarray, found)) if isinstance(found, tuple) else np.asarray(found)
 
     def _asked(self) -> tuple[Any, Any, Any]:
         """The kernel, its length scale and the ridge, by whatever name they were given."""

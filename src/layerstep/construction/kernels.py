@@ -140,7 +140,7 @@ class GaussianMixture:
         if abs(total - 1) > 2.0**-48:
             object.__setattr__(self, "weights", tuple(weight / total for weight in self.weights))
         for name in ("error", "reach"):
-            object.__setattr__(self, name, float(getattr(self, name)))
+            object.__setattr__(self, name, as_float(getattr(self, name)))
         if self.target is not None:
             require_kind("target", self.target, (Matern, RationalQuadratic))
             proved = certified_error(self.weights, self.widths, self.target, self.reach)
@@ -158,7 +158,7 @@ class GaussianMixture:
         require_count(heads=heads)
         if profile is None:
             return cls(weights=(1.0,), widths=(1.0,))
-        weights, widths, proved = fit_mixture(profile, float(error), float(reach), heads)
+        weights, widths, proved = fit_mixture(profile, float(error), as_float(reach), heads)
         return cls(weights=weights, widths=widths, error=proved, reach=reach, target=profile)
 
     def __call__(self, r: Tensor) -> Tensor:

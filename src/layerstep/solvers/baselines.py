@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, Num
 from torch import Tensor
 
-from layerstep.errors import require_positive
+from layerstep.errors import require_flag, require_positive
 from layerstep.solvers.base import Solver
 from layerstep.solvers.system import System
 from layerstep.tasks.posterior import cholesky
@@ -92,6 +92,9 @@ class RecursiveKRR(Solver):
     """Exact KRR on the first t points of the prefix, as recursive least squares absorbs them; or on the last t."""
 
     newest_first: bool = False
+
+    def __post_init__(self) -> None:
+        require_flag(newest_first=self.newest_first)
 
     @property
     def label(self) -> str:

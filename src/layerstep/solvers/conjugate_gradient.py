@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require_choice
+from layerstep.errors import require_choice, require_flag
 from layerstep.solvers.base import IterativeSolver
 from layerstep.solvers.system import System
 
@@ -32,6 +32,7 @@ class ConjugateGradient(IterativeSolver):
 
     def __post_init__(self) -> None:
         require_choice("preconditioner", self.preconditioner, ["none", "row-sum"])
+        require_flag(reorthogonalize=self.reorthogonalize)
 
     @property
     def needs(self) -> frozenset[str]:

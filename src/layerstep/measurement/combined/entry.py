@@ -34,7 +34,7 @@ from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult
 from layerstep.measurement.reading.hooks import EditableReader
-from layerstep.measurement.reading.probes import Probes, probe
+from layerstep.measurement.reading.probes import MOST_PROMPTS, Probes, probe
 from layerstep.measurement.reading.readouts import NAMES, Head, LayerReaders, Readouts, fit_readers
 from layerstep.progress import unasked
 from layerstep.solvers import exact
@@ -149,7 +149,7 @@ def identify_subject(
     for part in parts:
         require_choice("parts", part, PARTS)
     require_count(FEWEST, prompts=prompts)
-    require_count(8, fit=fit)
+    require_count(8, MOST_PROMPTS, fit=fit)
     require_seed(seed=seed)
     seed, show = int(seed), progress
     seconds: dict[str, float] = {}

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from layerstep.errors import InputError, require_callable, require_count, require_kind, require_seed
 from layerstep.measurement.reading.hooks import EditableReader, GPTReader, first_points, reader_of, require_causal
-from layerstep.measurement.reading.probes import FIRST_STEP, PIECE, Moments, several
+from layerstep.measurement.reading.probes import FIRST_STEP, MOST_PROMPTS, PIECE, Moments, several
 from layerstep.reprs import brief
 from layerstep.tasks import Prompts, Task, Trajectory, require_task, sample
 
@@ -115,7 +115,8 @@ def fit_readers(
     by default; an open mask needs a forward pass for each.
     """
     require_task(task, "sample")
-    require_count(fit=fit, batch=batch)
+    require_count(1, MOST_PROMPTS, fit=fit)
+    require_count(batch=batch)
     require_seed(seed=seed)
     if head is not None:
         require_callable("head", head, "a function from a state [B, T, W] to predictions at the queries [B, Q]")

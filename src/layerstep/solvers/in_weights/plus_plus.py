@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.errors import require_positive
+from layerstep.errors import require_flag, require_positive
 from layerstep.solvers.base import Solver
 from layerstep.solvers.system import System
 
@@ -29,6 +29,7 @@ class GradientDescentPlusPlus(Solver):
 
     def __post_init__(self) -> None:
         require_positive(gamma=self.gamma, eta=self.eta)
+        require_flag(absolute=self.absolute)
 
     @property
     def label(self) -> str:

@@ -139,6 +139,18 @@ MISPLACED = {
             (ls.ConjugateGradient, "reorthogonalize"),
         )
     },
+    "progress of a training in an array": (
+        lambda: ls.train(ls.PRESETS["tiny"], "nowhere", progress=np.ones(2)),
+        r"progress = a ndarray of shape \[2\]: must be True or False",
+    ),
+    "progress of a sweep in an array": (
+        lambda: ls.sweep([ls.PRESETS["tiny"]], "nowhere", progress=np.ones(2)),
+        r"progress = a ndarray of shape \[2\]: must be True or False",
+    ),
+    "heads without end": (
+        lambda: ls.GaussianMixture.fit("matern52", 1e-3, heads=10**400),
+        "heads = .*: must be an integer from 1 to 64",
+    ),
     "a bound asked for by an array": (
         lambda: ls.TransformerKRR().fit([[0.0], [1.0]], [0.0, 1.0]).predict([[0.0]], return_bound=np.ones(2)),
         r"return_bound = a ndarray of shape \[2\]: must be True or False",
@@ -153,6 +165,14 @@ MISPLACED = {
         lambda: ls.construct(2, 4, 1.0, 0.5, L=1, kernel={"a": 1}),
         "fields keys = a: must be among weights, widths",
     ),
+    "ragged length scales": (
+        lambda: ls.construct(2, 4, [[1.0], [2.0, 3.0]], 0.5, L=1),
+        "v is not an array of numbers",
+    ),
+    "ragged length scales of an estimator": (
+        lambda: ls.TransformerKRR(v=[[1.0], [2.0, 3.0]]).fit([[0.0], [1.0]], [0.0, 1.0]),
+        "length_scale is not an array of numbers",
+    ),
     "no length scale": (lambda: calibrate_interval(PROMPTS, [], 0.1), "v = 0 numbers: must be 1 or d = 2 numbers"),
     "a length scale in a dictionary": (
         lambda: calibrate_interval(PROMPTS, {"a": 1}, 0.1),
@@ -162,6 +182,10 @@ MISPLACED = {
     "a head that is none": (
         lambda: read_three_ways(GPT, TASK, PROMPTS, head=TASK),
         r"head = .*: must be a function from a state",
+    ),
+    "a head that raises": (
+        lambda: read_three_ways(GPT, TASK, PROMPTS, head=int, fit=8),
+        "head: raised .*Error: .* It must turn a state",
     ),
     "counts in an array": (lambda: intervene(GPT, TASK, prompts=torch.ones(2, 2)), "prompts = a Tensor: must be a Map"),
     "a network for another task": (

@@ -222,7 +222,7 @@ def of_construction(rng: np.random.Generator, tally: Tally, seed: int, make: Any
             size = np.linalg.norm(y / unit) / network.problem.lam**0.5
             z = np.concatenate([x, xq]) / scales
             of_logit = torch.finfo(network.dtype).eps * np.square(z - z[:n].mean(0)).sum(1).max()
-            slack = size * (missed + (1e-5 if network.dtype == torch.float64 else 2e-2) + 10 * root**2 * of_logit)
+            slack = size * (missed + (2e-2 if network.scheme.refresh else 1e-5) + 10 * root**2 * of_logit)
             inside = answer.inside.numpy() / unit
             tally.add("inside", error / unit, np.where(inside < size / 2, inside + slack, np.inf), case)
             tally.counts["failed, and said so"] += int((~(inside < size / 2)).sum())

@@ -21,6 +21,7 @@ from layerstep.solvers import (
     RidgePath,
     Shrinkage,
 )
+from layerstep.solvers.system import Batch
 from oracles import literal, primal
 from oracles.primal import of_kernel
 
@@ -220,3 +221,14 @@ def test_float64_cg_leaves_exact_cg_after_a_dozen_steps():
     assert apart[:9].max() < 1e-6
     assert apart[12:20].max() > 1e-3
     torch.testing.assert_close(exact.values[-1], ls.exact(prompts, task)[:, -1:], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("preconditioner", ["none", "row-sum"])
+def test_conjugate_gradients_on_a_system_that_is_singular_to_rounding_come_to_an_end(preconditioner):
+    """Their residual stops above the tolerance; a billion steps were taken one by one."""
+    task = ls.Task(d=2, N=9, v=1e3, sigma=1e-8)
+    system = Batch.of(ls.sample(task, 5, seed=256), task).system(9)
+    iterates = ls.ConjugateGradient(preconditioner=preconditioner).iterates(system)
+    kept = list(itertools.islice(iterates, 20_001))
+    assert 9 < len(kept) < 20_001
+    assert kept[-1].isfinite().all()

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from layerstep.construction.kernels import Gaussian, GaussianMixture, Kernel, Mixture, as_kernel, as_profile
@@ -31,7 +30,7 @@ from layerstep.errors import (
     require_flag,
     require_positive,
 )
-from layerstep.tasks.prompts import Array, as_float_tensor
+from layerstep.tasks.prompts import Array, as_float_tensor, is_single
 
 #: A new scheme is one file and one entry.
 SCHEMES: dict[str, type[Scheme]] = {kind.name: kind for kind in (Paper, Exact, Compact, Adaptive)}
@@ -101,7 +100,7 @@ def construct(
     precision, place = as_dtype(dtype), as_device(device)
     ranges = {name: asked[name] for name in ("B_x", "B_y") if asked[name] is not None}
     kind = SCHEMES[scheme]
-    scales = None if np.ndim(v) == 0 else tuple(as_float_tensor("v", v, "d").tolist())  # type: ignore[arg-type]
+    scales = None if is_single(v) else tuple(as_float_tensor("v", v, "d").tolist())  # type: ignore[arg-type]
     plain = Problem(d=d, N=N, kernel=Gaussian(v=v if scales is None else 1.0), lam=lam, scales=scales, **ranges)  # type: ignore[arg-type]
     problem = replace(plain, kernel=_kernel(kernel, plain, asked["kernel_error"], asked["error"]))
     own = {name: asked[name] for name in kind.options}

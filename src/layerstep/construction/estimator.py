@@ -13,7 +13,7 @@ from layerstep.construction.build import SCHEMES, construct
 from layerstep.construction.kernels import Matern, RationalQuadratic
 from layerstep.construction.schemes.deflation import calibrate_interval
 from layerstep.errors import InputError, as_float, quoted, require, require_choice, require_flag, require_positive
-from layerstep.tasks.prompts import Prompts, as_float_tensor
+from layerstep.tasks.prompts import Prompts, as_float_tensor, is_single
 
 
 class TransformerKRR(RegressorMixin, BaseEstimator):
@@ -84,7 +84,7 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
         self.y_scale_ = float(np.abs(y - self.y_mean_).max()) or 1.0
         self.x_, self.y_ = self._scaled(X), (y - self.y_mean_) / self.y_scale_
         kernel, length, lam = self._asked()
-        divided = self.x_ if np.ndim(length) == 0 else self.x_ / self._lengths(length, d)
+        divided = self.x_ if is_single(length) else self.x_ / self._lengths(length, d)
         largest = float(np.linalg.norm(divided, axis=1).max()) or 1.0
         B_x = largest if self.B_x is None else self.B_x
         require(as_float(B_x) >= largest, "B_x", quoted(B_x), f"at least {largest}, as the scaled examples have")
@@ -147,9 +147,9 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
             require(plain and length is None, "gamma", quoted(self.gamma), 'left out: for kernel="rbf", v left out')
             require_positive(gamma=self.gamma)
             length = 1 / math.sqrt(2 * self.gamma)
-        one = length is None or (np.ndim(self.v) == 0 and self.v == 1.0)
+        one = length is None or (is_single(self.v) and self.v == 1.0)
         require(one, "v", quoted(self.v), "left out beside length_scale or gamma: it is the same number")
-        one = self.alpha is None or (np.ndim(self.lam) == 0 and self.lam == 0.1)
+        one = self.alpha is None or (is_single(self.lam) and self.lam == 0.1)
         require(one, "lam", quoted(self.lam), "left out beside alpha: it is the same number")
         return kernel, self.v if length is None else length, self.lam if self.alpha is None else self.alpha
 

@@ -155,7 +155,7 @@ class GaussianMixture:
         profile = as_profile(target)
         require(1e-10 <= as_float(error) < 1, "error", quoted(error), "from 1e-10 to 1")
         require(as_float(reach) > 0, "reach", quoted(reach), "above 0, or infinite")
-        require_count(heads=heads)
+        require_count(1, MOST_HEADS, heads=heads)
         if profile is None:
             return cls(weights=(1.0,), widths=(1.0,))
         weights, widths, proved = fit_mixture(profile, float(error), as_float(reach), heads)

@@ -17,6 +17,8 @@ from layerstep.solvers.system import System
 
 #: A sequence stops moving when its residual has shrunk by this much; going on would only stir rounding errors.
 TOLERANCE = 1e-12
+#: Of a system that is singular to rounding it never does. So many steps without a smaller residual end a sequence, too.
+PATIENCE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +53,14 @@ class ConjugateGradient(IterativeSolver):
         p = r
         rho = _dot(r, r)
         stop = TOLERANCE**2 * rho
+        least = torch.full_like(rho, torch.inf)
         earlier: list[Tensor] = []
         tiny = torch.finfo(r.dtype).tiny
         for step in itertools.count():
             yield scale * w
+            if step % PATIENCE == 0:
+                stop = torch.where(rho < least, stop, torch.inf)
+                least = rho
             live = rho > stop
             # Asking whether any sequence moves makes the host wait for a GPU: there only now and then.
             if (step % 8 == 0 or not live.is_cuda) and not bool(live.any()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -20,6 +21,8 @@ class Kaczmarz(IterativeSolver):
 
     That is a Gauss-Seidel sweep on (K + lam I) w = y: w' = w + tril(K + lam I)⁻¹ (y - (K + lam I) w).
     """
+
+    most_steps: ClassVar[int] = 10**6
 
     @property
     def label(self) -> str:

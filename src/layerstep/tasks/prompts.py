@@ -31,6 +31,14 @@ Array = Tensor | ArrayLike | Sequence[float]
 BLOCK = 2**23
 
 
+def is_single(value: object) -> bool:
+    """Whether it is one thing, a number or not, rather than an array or a list."""
+    try:
+        return np.ndim(value) == 0  # type: ignore[arg-type]
+    except (ValueError, RuntimeError, TypeError):  # rows of different lengths, tensors without numbers
+        return False
+
+
 def as_float_tensor(name: str, value: Array, axes: int | str, *, finite: bool = True) -> Tensor:
     """`value` as a floating-point tensor with finite entries, without gradients; or an InputError.
 

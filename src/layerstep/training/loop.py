@@ -27,6 +27,7 @@ from layerstep.errors import (
     require_callable,
     require_choice,
     require_count,
+    require_flag,
 )
 from layerstep.files import provenance, write_json, write_text
 from layerstep.folders.layout import CHECKPOINTS, FAILED, LOG, SNAPSHOTS, facts_of
@@ -122,6 +123,7 @@ def training(
     require_choice("resume", resume, ("auto", True, False))
     require_callable("on_log", print if on_log is None else on_log, "a function of a record of the log")
     require_count(0, prompts=prompts)
+    require_flag(progress=progress)
     require(as_float(wait) >= 0, "wait", quoted(wait), "a number of seconds")
     where, folder = as_device(device), as_path("out", out)
     about = begun_in(folder, runs, resume)

@@ -22,6 +22,7 @@ from layerstep.errors import (
     as_path,
     require_callable,
     require_count,
+    require_flag,
     require_kind,
     require_positive,
 )
@@ -78,6 +79,7 @@ def sweep(
     names, folder = require_names(runs), as_path("out", out)
     runs = require_runs(list(runs.values()) if isinstance(runs, Mapping) else runs)
     _check(then, stack, gpus, threads, index, minutes, device, on)
+    require_flag(wait=wait, progress=progress)
     require_engine(on, options)
     training = {"checkpoint_seconds": checkpoint_seconds, "snapshots": list(snapshots), "prompts": prompts}
     training |= {"device": device}

@@ -7,14 +7,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.construction.kernels import Kernel, as_kernel
 from layerstep.errors import require, require_choice, require_kind, require_positive, require_square
-from layerstep.tasks.prompts import Array, Prompts, as_float_tensor
+from layerstep.tasks.prompts import Array, Prompts, as_float_tensor, is_single
 
 DEGREES = (1, 2, 3)
 #: Singular values of scaled features, at most 1, that are below this are 0: features that depend on each other, or
@@ -99,7 +98,7 @@ def calibrate_interval(
     require(margin >= 1, "margin", margin, "at least 1")
     require_choice("degree", degree, DEGREES)
     x = prompts.x[:, :-1].double()
-    if np.ndim(v) > 0:
+    if not is_single(v):
         lengths = as_float_tensor("v", v, "d").to(x)
         require(len(lengths) == prompts.d, "v", f"{len(lengths)} numbers", f"1 or d = {prompts.d} numbers")
         require_square(**{f"v[{i}]": float(length) for i, length in enumerate(lengths)})

@@ -235,8 +235,12 @@ def _pass(
 
 def _said(head: Head, state: Tensor, picked: list[int]) -> Tensor:
     """What the head says at the picked queries."""
-    made = head(state)
+    must = "It must turn a state [B, T, W] into predictions at the queries [B, Q]."
+    try:
+        made = head(state)
+    except Exception as error:  # a function of the user's
+        raise InputError(f"head: raised {type(error).__name__}: {error}. {must}") from error
     if not isinstance(made, Tensor) or made.ndim != 2 or made.shape[1] <= max(picked):
         shape = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
-        raise InputError(f"head: gives {shape}. It must turn a state [B, T, W] into predictions at the queries [B, Q].")
+        raise InputError(f"head: gives {shape}. {must}")
     return made[:, picked].double()

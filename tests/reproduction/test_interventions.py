@@ -57,7 +57,8 @@ def test_a_bump_comes_out_of_a_planted_network_as_its_solver_says(mask, solver, 
 def test_every_file_that_is_shipped_is_read(shipped):
     files = {file.stem for file in place_of(PLANTED).parent.glob("*.json")}
     assert {*shipped} == files
-    assert all([each.form for each in network.bumps] == ["functional", "dual"] for network in shipped.values())
+    forms = [[each.form for each in network.bumps] for network in shipped.values()]
+    assert all(each in ([], ["functional", "dual"]) for each in forms)
 
 
 def test_the_planted_networks_are_recognised_and_no_decoy_is(shipped):

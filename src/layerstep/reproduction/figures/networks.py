@@ -159,7 +159,7 @@ def readings(numbers: Numbers) -> Result | None:
 def _draw_readings(found: Networks) -> Figure:
     limit = calibrated_rule().v_limit
     looks = {"labels": ("s", BLUE, "probes fitted on y"), "lens": ("o", ORANGE, "its own head")}
-    with figure(6.6, 1.3 + 0.2 * len(found)) as fig:
+    with figure(6.6, 1.5 + 0.2 * len(found)) as fig:
         ax = fig.subplots()
         for reading, (marker, color, label) in looks.items():
             values = [each.readings[reading].V if reading in each.readings else None for each in found.values()]
@@ -168,7 +168,7 @@ def _draw_readings(found: Networks) -> Figure:
         ax.axvline(limit, color=INK, linestyle="--", linewidth=1)
         ax.set_yticks(range(len(found)), [name_of(each) for each in found.values()], fontsize=7.5)
         ax.set(xscale="log", xlabel="structured part left by the nearest class (V)", ylim=(len(found) - 0.4, -1))
-        ax.legend(loc="lower left")
+        fig.legend(loc="outside lower center", ncols=2)
         ax.grid(axis="y", visible=False)
     return fig
 

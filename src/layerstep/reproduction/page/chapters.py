@@ -199,8 +199,8 @@ def _instead(numbers: Numbers) -> str:
         of the training noise; far from it neither this one nor the best one.</p>"""
     return f"""<p><b>A bump is written into what an early layer holds of one example, and followed.</b> Where a
     network runs Richardson's iteration, made by hand or trained to, it spreads as the solver says (orange). In the
-    model trained on labels it does not, in either form: its response changes from layer to layer, and little of it
-    reaches the output. {in_words(numbers)} {kernels_in_words(numbers)}</p>"""
+    model trained on labels it does not: a bump of the residual is gone before the output, and one of the coefficient
+    stays narrow, where the iteration makes it broad. {in_words(numbers)} {kernels_in_words(numbers)}</p>"""
 
 
 INSTEAD = Chapter(

@@ -17,7 +17,7 @@ import torch
 from layerstep.files import write_json
 from layerstep.measurement.calibration.error_rates import INPUTS, Row, suite_rows
 from layerstep.measurement.calibration.negatives import LATER
-from layerstep.measurement.calibration.record import RECORD, read_record
+from layerstep.measurement.calibration.record import RECORDS, read_record
 from layerstep.measurement.identification.decision import Rule
 
 NAMES = [name for name, *_ in LATER]
@@ -63,7 +63,7 @@ def main() -> None:
     found = rates(rows, Rule(**read_record()["rule"]), arguments.names)
     print(table(found))
     if arguments.record:
-        write_json(RECORD, read_record() | {"later": found})
+        write_json(RECORDS["kernel"], read_record() | {"later": found})
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.errors import InputError as InputError
     from layerstep.errors import LayerstepError as LayerstepError
     from layerstep.measurement import FAMILIES as FAMILIES
+    from layerstep.measurement import Comparison as Comparison
     from layerstep.measurement import Family as Family
     from layerstep.measurement import GPTReader as GPTReader
     from layerstep.measurement import Hooked as Hooked
@@ -39,9 +40,11 @@ if TYPE_CHECKING:  # what type checkers and documentation tools read; a test hol
     from layerstep.measurement import Reader as Reader
     from layerstep.measurement import Rule as Rule
     from layerstep.measurement import Verdict as Verdict
+    from layerstep.measurement import compare as compare
     from layerstep.measurement import identify as identify
     from layerstep.measurement import interleaved as interleaved
     from layerstep.measurement import layers_won as layers_won
+    from layerstep.measurement import linear_families as linear_families
     from layerstep.measurement import load as load
     from layerstep.measurement import match as match
     from layerstep.measurement import pairs as pairs
@@ -113,8 +116,8 @@ else:
         "construction": """Certificate Construction GaussianMixture Matern Prediction RationalQuadratic TransformerKRR
             construct""",
         "training": "Diverged Evaluation GPT Model PRESETS Run SHIPPED evaluate sweep train",
-        "measurement": """FAMILIES Family GPTReader Hooked Identification Instrument Match Probes Reader Rule Verdict
-            identify interleaved layers_won load match pairs probe""",
+        "measurement": """Comparison FAMILIES Family GPTReader Hooked Identification Instrument Match Probes Reader Rule
+            Verdict compare identify interleaved layers_won linear_families load match pairs probe""",
         "reproduction": "reproduce",
         "errors": "FileError InputError LayerstepError",
     }

@@ -159,6 +159,8 @@ def test_solve_draws_a_figure(suffix, tmp_path):
         (["sweep"], "names = none: must be a preset, or runs"),
         (["publish", "nowhere", "spere"], "name = 'spere': must be one of sphere"),
         (["calibrate", "--jobs", "0"], "jobs = 0: must be an integer of at least 1"),
+        (["calibrate", "--task", "linear", "--prior", "sparse:2"], "--prior: the suite has no planted models of such"),
+        (["calibrate", "--N", "10"], "--N: the suite has no planted models of such tasks."),
         (["solve", "--plot", ""], "--plot = '': must be a path, not empty."),
         (["train", "--out", "a" * 300], "(302 characters): must be a path whose names have at most 255 bytes."),
         (["identify", "a" * 300], "must be a path whose names have at most 255 bytes."),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from layerstep.cli.options import Flat, TaskOptions
 from layerstep.cli.output import Output
 
 
@@ -19,36 +21,56 @@ def run(
     out: Path | None = None,
     keep: bool = False,
     show: bool = False,
+    task: Flat = TaskOptions(),  # noqa: B008
 ) -> Output:
     """Measure the error rates of `layerstep identify` (about an hour of a core), or print the shipped ones.
+
+    --task linear measures those of linear regression (a quarter of an hour); with --d, --N, --sigma, --covariance or
+    --mean those of the shipped limits on a task of your own (a few minutes).
 
     Args:
         prompts: prompts per model.
         jobs: processes here.
         on: slurm or ray instead, with the engine's own options: --on slurm timeout_min=120.
-        work: directory where each of the 15 pieces is kept as it is done; the same command does the rest.
-        out: file for the record (default: the one shipped with the package).
+        work: directory where each piece is kept as it is done (15, or 18 of linear tasks); the same command does the
+            rest.
+        out: file for the record (default: the one shipped with the package; for a task of your own none).
         keep: keep the shipped threshold and run the test seeds only.
         show: print the tables of the shipped record and run nothing.
+        task: gp, the paper's, or linear, and what a linear task is like.
     """
     import sys
 
     from layerstep.cli.sweep import engine_of
-    from layerstep.errors import require_count
+    from layerstep.errors import InputError, require_count
     from layerstep.files import require_writable, write_json
-    from layerstep.measurement.calibration.error_rates import calibrate
-    from layerstep.measurement.calibration.record import RECORD, read_record
+    from layerstep.measurement.calibration.error_rates import INPUTS, calibrate
+    from layerstep.measurement.calibration.linear_models import SETTINGS
+    from layerstep.measurement.calibration.record import RECORDS, read_record
     from layerstep.measurement.calibration.tables import show as show_tables
 
     require_count(prompts=prompts, jobs=jobs)
+    linear = task.kind == "linear"
+    domain = "linear" if linear else "kernel"
+    given = {f.name for f in dataclasses.fields(task) if getattr(task, f.name) is not None} - {"kind"}
+    if given and (not linear or given & {"prior", "pool"}):
+        name = sorted(given if not linear else given & {"prior", "pool"})[0]
+        raise InputError(
+            f"--{name}: the suite has no planted models of such tasks. It has those of the paper's task, and of linear "
+            "regression with Gaussian weights: --task linear, then --d, --N, --sigma, --covariance or --mean."
+        )
     if show:
-        return Output(read_record(), [show_tables(read_record())])
-    place = out or RECORD
-    require_writable(place)
-    kept = read_record() if keep else None
+        return Output(read_record(domain), [show_tables(read_record(domain))])
+    own = bool(given)
+    place = out if own else out or RECORDS[domain]
+    if place is not None:
+        require_writable(place)
     engine, options = engine_of(on)
     say = lambda line: print(line, file=sys.stderr)  # noqa: E731
     told = {"work": work, "on": engine, "options": options, "progress": say}
-    record = calibrate(sequences=prompts, jobs=jobs, kept=kept, **told)
-    write_json(place, record)
-    return Output(record, [show_tables(record), f"record: {place}"])
+    asked = [task.task()] if own else SETTINGS if linear else INPUTS
+    kept = read_record(domain) if keep or own else None
+    record = calibrate(asked, sequences=prompts, jobs=jobs, kept=kept, **told)
+    if place is not None:
+        write_json(place, record)
+    return Output(record, [show_tables(record), *([f"record: {place}"] if place else [])])

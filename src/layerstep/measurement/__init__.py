@@ -2,9 +2,11 @@
 
 from layerstep.measurement.combined.entry import identify
 from layerstep.measurement.combined.result import Identification
+from layerstep.measurement.comparison import Comparison, compare
 from layerstep.measurement.identification.crossfit import Instrument
 from layerstep.measurement.identification.decision import RangeResult, Rule
 from layerstep.measurement.identification.families import CLASSES, FAMILIES, Family
+from layerstep.measurement.identification.linear_tasks import linear_families
 from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult
@@ -21,6 +23,7 @@ __all__ = [
     "CLASSES",
     "CausalResult",
     "CausalRule",
+    "Comparison",
     "FAMILIES",
     "Family",
     "GPTReader",
@@ -36,10 +39,12 @@ __all__ = [
     "Recording",
     "Rule",
     "Verdict",
+    "compare",
     "identify",
     "interleaved",
     "intervene",
     "layers_won",
+    "linear_families",
     "load",
     "match",
     "pairs",

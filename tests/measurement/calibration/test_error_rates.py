@@ -23,8 +23,8 @@ from layerstep.measurement.calibration.planted import CONSTRUCTED, INSIDE, ROW_S
 from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.calibration.tables import show
 from layerstep.measurement.identification.decision import Rule
+from layerstep.measurement.identification.domains import default_contexts
 from layerstep.measurement.identification.label_interventions import intervene_on_labels
-from layerstep.measurement.identification.library import default_contexts
 
 TASK = ls.Task(inputs="gaussian")
 

@@ -10,9 +10,9 @@ import layerstep as ls
 from layerstep.measurement import CLASSES
 from layerstep.measurement.identification.decision import Rule, decide, result_on
 from layerstep.measurement.identification.descriptions import Slopes
+from layerstep.measurement.identification.domains import default_contexts
 from layerstep.measurement.identification.features import residual_features
 from layerstep.measurement.identification.filters import FilterFit
-from layerstep.measurement.identification.library import default_contexts
 from oracles import identification as oracle
 
 TASK = ls.Task(inputs="gaussian")

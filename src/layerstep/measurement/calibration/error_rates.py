@@ -4,6 +4,8 @@
     layerstep calibrate --on slurm   # the same, a job for each of 15 pieces
     layerstep calibrate --keep       # the test seeds only, with the limit as it is
     layerstep calibrate --show       # the tables of the shipped record
+    layerstep calibrate --task linear           # the same for linear regression: linear_record.json
+    layerstep calibrate --task linear --d 10    # the shipped limits on a task of your own
 
 The V limit is set on one seed and the error rates are reported on two others, with other prompts, schedules,
 bandwidths, ridges and noise. Every planted solver is tested twice: with the full library, and with its own class
@@ -24,13 +26,17 @@ import torch
 
 from layerstep.engines import compute_pieces
 from layerstep.files import provenance, source_digest
+from layerstep.measurement.calibration.linear_models import form_of, variant_of
 from layerstep.measurement.calibration.planted import Planted, calibration_suite
 from layerstep.measurement.identification.crossfit import Instrument, Residuals
 from layerstep.measurement.identification.decision import IDENTIFIED, RangeResult, Rule, decide, result_on
 from layerstep.measurement.identification.descriptions import RowSums
+from layerstep.measurement.identification.domains import LINEAR, domain_of
 from layerstep.measurement.identification.families import FAMILIES
 from layerstep.measurement.identification.label_interventions import LabelInterventions, intervene_on_labels
-from layerstep.tasks import Task, sample
+from layerstep.measurement.identification.schedule import Schedule
+from layerstep.measurement.identification.variants import Variants
+from layerstep.tasks import LinearRegression, Task, sample
 
 VERSION = 2
 CODE = ("tasks", "solvers", "construction", "training", "measurement")
@@ -38,7 +44,8 @@ INPUTS = ("sphere", "uniform", "gaussian")
 CALIBRATION_SEED, TEST_SEEDS = 11, (18, 19)
 FEWER = (32, 64, 128)  # sequences, on the first test seed
 #: Classes that the veto on layers not linear in the labels does not concern.
-NONLINEAR = frozenset(family.kind for family in FAMILIES if not family.linear)
+NONLINEAR = frozenset({"cg-weights"} | {family.kind for family in FAMILIES if not family.linear})
+RELABELLED = 64  # prompts that linear tasks' models are run on with other labels
 V_LIMITS = (0.004, 0.006, 0.008, 0.01, 0.012, 0.015, 0.02, 0.03)
 
 
@@ -60,6 +67,8 @@ class Row:
     vetoed: bool = False  # a claim that the test of linearity in the labels withdraws
     row_sums: bool | None = None  # whether the planted model divides by row sums; None: its class does not ask
     says: str | None = None  # row sums, no row sums, undecided; None: not asked
+    schedule: str | None = None  # the form of the steps' growth, where the class is claimed; "" where none is named
+    variant: str | None = None  # of its class, "" where undecided
 
     def claim(self, rule: Rule) -> str | None:
         """The class claimed under a rule."""
@@ -69,7 +78,7 @@ class Row:
 
 
 def suite_rows(
-    inputs: str,
+    asked: str | LinearRegression,
     seed: int,
     *,
     sequences: int = 256,
@@ -78,24 +87,27 @@ def suite_rows(
     parts: bool = True,
     instrument: Instrument | None = None,
 ) -> list[Row]:
-    """All results on one input distribution and seed, or those of the planted models with these names.
+    """All results on one task and seed, or those of the planted models with these names. asked: inputs, of the paper's
+    task, or a linear task.
 
     parts=True adds single layers, windows of four, and interventions; "bent" noise is for these alone.
     """
     rule = rule or Rule()
-    task = Task(inputs=inputs)
+    task = Task(inputs=asked) if isinstance(asked, str) else asked
+    inputs = asked if isinstance(asked, str) else repr(asked)
+    few = RELABELLED if domain_of(task) is LINEAR else sequences
     prompts = sample(task, sequences, seed)
     instrument = instrument or Instrument.prepare(prompts, task)
     rows: list[Row] = []
     for planted in calibration_suite(prompts, task, instrument.library.contexts, seed, names):
-        if planted.noise == "bent" and not parts:
+        if planted.noise == "bent" and not (parts and isinstance(asked, str)):
             continue
         L = len(planted.values)
         residuals = instrument.cross_fit(planted.values, torch.arange(1, L + 1, dtype=torch.float64))
 
         tests = None
         if parts and planted.noise in ("none", "bent"):
-            tests = intervene_on_labels(planted.model_fn, prompts, task, residuals.layers, seed=seed)
+            tests = intervene_on_labels(planted.model_fn, prompts[:few], task, residuals.layers, seed=seed)
         row = partial(_row, inputs, seed, planted, residuals, tests, rule)
         rows.append(row("overall", planted.solver, result_on(residuals, rule, seed=seed)))
         if planted.group == "inside" and planted.solver is not None:
@@ -124,6 +136,11 @@ def _row(
     found: RangeResult,
 ) -> Row:
     sums = RowSums.of(residuals, found, rule, seed) if planted.row_sums is not None else None
+    schedule = variant = None
+    if scope == "overall" and found.solver is not None and residuals.library.domain is LINEAR:
+        grown, which = Schedule.of(residuals, found, rule, seed), Variants.of(residuals, found, rule, seed)
+        schedule = None if grown is None else grown.form or ""
+        variant = None if which is None else which.best if which.decided else ""
     return Row(
         name=planted.name,
         group=planted.group,
@@ -139,6 +156,8 @@ def _row(
         vetoed=tests is not None and tests.veto(found) is not found,
         row_sums=planted.row_sums,
         says=None if sums is None else sums.status,
+        schedule=schedule,
+        variant=variant,
     )
 
 
@@ -198,6 +217,19 @@ def count_row_sums(rows: Sequence[Row], rule: Rule) -> dict[str, Any]:
     return out
 
 
+def count_second_answers(rows: Sequence[Row], rule: Rule) -> dict[str, dict[str, int]]:
+    """Schedule and variant where the class is rightly claimed over all layers: right, wrong, not named."""
+    asked = [row for row in rows if row.scope == "overall" and row.group == "inside" and row.claim(rule) == row.truth]
+    out = {}
+    for answer, truth_of in (("schedule", form_of), ("variant", variant_of)):
+        given = [(getattr(row, answer), truth_of(row.name)) for row in asked if row.truth is not None]
+        given = [(said, truth) for said, truth in given if said is not None and truth is not None]
+        right, unnamed = sum(said == truth for said, truth in given), sum(said == "" for said, _ in given)
+        wrong = len(given) - right - unnamed
+        out[answer] = {"right": right, "wrong": wrong, "undecided": unnamed, "of": len(given)}
+    return out
+
+
 def choose_limit(rows: Sequence[Row], rule: Rule) -> Rule:
     """The V limit with the fewest mistakes on these rows, missed inside or claimed outside; the middle of ties."""
     mistakes = {}
@@ -224,7 +256,7 @@ def confusion(rows: Sequence[Row], rule: Rule) -> dict[str, dict[str, int]]:
 
 
 def calibrate(
-    inputs: Sequence[str] = INPUTS,
+    inputs: Sequence[str | LinearRegression] = INPUTS,
     calibration_seed: int = CALIBRATION_SEED,
     test_seeds: Sequence[int] = TEST_SEEDS,
     sequences: int = 256,
@@ -237,20 +269,44 @@ def calibrate(
 ) -> dict[str, Any]:
     """The whole procedure; the record it returns is what `identify` reads its thresholds and error rates from.
 
+    inputs: input distributions of the paper's task, or linear tasks, whose record is one of its own.
     kept: an earlier record, whose limit and whose counts on the calibration seed stay; only the test seeds are run.
     work: where every piece is kept as it is done; the same call does the rest. on: an engine, with its options.
     """
     rows: dict[tuple[int, int], list[Row]] = defaultdict(list)
     seeds = test_seeds if kept else (*test_seeds, calibration_seed)
+    fewer = FEWER if all(isinstance(name, str) for name in inputs) else ()
     suites = [(name, seed, sequences) for seed in seeds for name in inputs]
-    suites += [(name, test_seeds[0], few) for few in FEWER for name in inputs]
+    suites += [(name, test_seeds[0], few) for few in fewer for name in inputs]
     arguments = {
-        f"{name}-seed{seed}-{few}": {"inputs": name, "seed": seed, "sequences": few} for name, seed, few in suites
+        f"{_short(name, inputs)}-seed{seed}-{few}": {
+            "inputs": name if isinstance(name, str) else name.to_dict(),
+            "seed": seed,
+            "sequences": few,
+        }
+        for name, seed, few in suites
     }
     told = {"code": source_digest(CODE), "on": on, "jobs": jobs, "options": options, "say": progress}
     pieces = compute_pieces(suite_piece, arguments, work, **told)
     for (_, seed, few), found in zip(suites, pieces.values(), strict=True):
         rows[seed, few] += [Row(**row) for row in found]
+    return record_of(rows, inputs, calibration_seed, test_seeds, sequences, kept)
+
+
+def _short(asked: str | LinearRegression, inputs: Sequence[str | LinearRegression]) -> str:
+    """A name for files: the inputs, or the place of a linear task."""
+    return asked if isinstance(asked, str) else f"linear-{inputs.index(asked) + 1}"
+
+
+def record_of(
+    rows: Mapping[tuple[int, int], list[Row]],
+    inputs: Sequence[str | LinearRegression],
+    calibration_seed: int,
+    test_seeds: Sequence[int],
+    sequences: int,
+    kept: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The record made from the rows of every (seed, sequences)."""
     if kept:
         rule, calibration = Rule(**kept["rule"]), kept["calibration"]
     else:
@@ -260,24 +316,18 @@ def calibrate(
     tested = [row for row in test if row.nearest is not None and row.group != "borderline" and row.noise != "bent"]
     inside = [row.V for row in tested if row.scope == "overall" and row.group == "inside"]
     outside = [row.V for row in tested if row.scope == "removed" or (row.scope == "overall" and row.group == "outside")]
-    task = Task()
+    fewer = [few for few in FEWER if (test_seeds[0], few) in rows]
+    linear = {"second_answers": count_second_answers(test, rule)} if not isinstance(inputs[0], str) else {}
     return {
         "version": VERSION,
         "rule": asdict(rule),
-        "setting": {
-            "N": task.N,
-            "d": task.d,
-            "v": task.v,
-            "sigma": task.sigma,
-            "sequences": sequences,
-            "laws": list(inputs),
-        },
+        "setting": _setting(inputs, sequences),
         "seeds": {"calibration": calibration_seed, "test": list(test_seeds)},
         "calibration": calibration,
         "test": count(test, rule),
         "vetoes": count_vetoes(test, rule),
         "row_sums": count_row_sums(test, rule),
-        "fewer": {few: count(rows[test_seeds[0], few], rule)["overall"] for few in FEWER},
+        "fewer": {few: count(rows[test_seeds[0], few], rule)["overall"] for few in fewer},
         "limits": {f"{v:g}": count(test, replace(rule, v_limit=v))["overall"] for v in V_LIMITS},
         "confusion": confusion(test, rule),
         "V_quantiles": {
@@ -289,12 +339,26 @@ def calibrate(
             ),
         },
         "provenance": provenance(),
-    }
+    } | linear
+
+
+def _setting(inputs: Sequence[str | LinearRegression], sequences: int) -> dict[str, Any]:
+    """What the rates were measured on; lists where there were several."""
+    tasks = [each for each in inputs if isinstance(each, LinearRegression)]
+    if tasks:
+        several = {name: sorted({getattr(task, name) for task in tasks}) for name in ("N", "d", "sigma")}
+        return several | {"kernel": "linear", "sequences": sequences, "tasks": [repr(task) for task in tasks]}
+    task = Task()
+    own = {"N": task.N, "d": task.d, "v": task.v, "sigma": task.sigma}
+    return own | {"sequences": sequences, "laws": list(inputs)}
 
 
 def suite_piece(argument: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of one input distribution, seed and number of sequences, as JSON."""
-    return [asdict(row) for row in suite_rows(**argument, parts=argument["sequences"] not in FEWER)]
+    """The rows of one input distribution or linear task, seed and number of sequences, as JSON."""
+    inputs, few = argument["inputs"], argument["sequences"]
+    asked = inputs if isinstance(inputs, str) else LinearRegression.from_dict(inputs)
+    rows = suite_rows(asked, argument["seed"], sequences=few, parts=few not in FEWER)
+    return [asdict(row) for row in rows]
 
 
 def _q(*levels: float) -> torch.Tensor:

@@ -9,6 +9,7 @@ import warnings
 from dataclasses import replace
 from functools import cache
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,6 @@ from layerstep.measurement.calibration.setting import PlantedSetting
 from layerstep.measurement.reading.probes import Probes, probe
 from layerstep.solvers import SOLVERS, HeavyBall, RecursiveKRR
 from layerstep.solvers.system import System
-from layerstep.tasks import Task
 from layerstep.training import GPT, Model, Run, train
 
 Values = Float[Tensor, "L B C"]
@@ -31,7 +31,7 @@ def _richardson_steps(random: np.random.Generator, low: float = 6, high: float =
     return [round(step) for step in random.uniform(low, high) * LAYERS]
 
 
-def _ramp(low: float, high: float, random: np.random.Generator) -> list[float]:
+def ramp(low: float, high: float, random: np.random.Generator) -> list[float]:
     """Twelve values rising geometrically, the ends drawn within a fifth."""
     a, b = low * random.uniform(0.8, 1.2), high * random.uniform(0.8, 1.2)
     return np.geomspace(a, b, 12).tolist()
@@ -44,13 +44,13 @@ def _heavy_ball(setting: PlantedSetting, random: np.random.Generator) -> Values:
 def _noisy_krr(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """KRR plus noise that decreases with depth."""
     noise = torch.from_numpy(random.standard_normal((12, *setting.krr.shape)))
-    return setting.krr + torch.tensor(_ramp(0.6, 0.1, random))[:, None, None] * noise
+    return setting.krr + torch.tensor(ramp(0.6, 0.1, random))[:, None, None] * noise
 
 
 def _mixture(first: str, second: str, share: float):
     def make(setting: PlantedSetting, random: np.random.Generator) -> Values:
         scales = {"richardson": _richardson_steps(random), "gd": _richardson_steps(random, 30, 60)}
-        scales |= {"ridge": _ramp(0.05, 60, random), "nadaraya-watson": _ramp(0.5, 8, random), "cg": list(range(1, 13))}
+        scales |= {"ridge": ramp(0.05, 60, random), "nadaraya-watson": ramp(0.5, 8, random), "cg": list(range(1, 13))}
         part = share + random.uniform(-0.1, 0.1)
         a, b = (setting.solve(SOLVERS[name], scales[name]) for name in (first, second))
         return part * a + (1 - part) * b
@@ -86,12 +86,12 @@ def _squashed(setting: PlantedSetting, random: np.random.Generator) -> Values:
 def _switch(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """Richardson for six layers, then exact ridge."""
     first = setting.solve(SOLVERS["richardson"], _richardson_steps(random)[:6])
-    return torch.cat([first, setting.solve(SOLVERS["ridge"], _ramp(2, 80, random)[6:])])
+    return torch.cat([first, setting.solve(SOLVERS["ridge"], ramp(2, 80, random)[6:])])
 
 
 def _cut_off(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """KRR without the components of eigenvalues below a threshold that falls with depth."""
-    edges = torch.tensor(_ramp(3, 0.01, random))
+    edges = torch.tensor(ramp(3, 0.01, random))
 
     def predict(system: System) -> Float[Tensor, "L B"]:
         values = system.plain.values
@@ -113,7 +113,7 @@ def _oldest(setting: PlantedSetting, random: np.random.Generator) -> Values:
 
 def _online(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """Kernel LMS: one causal pass, w_i = eta (y_i - sum_{j<i} K_ij w_j), eta growing with depth."""
-    eta = torch.tensor(_ramp(0.02, 0.8, random))
+    eta = torch.tensor(ramp(0.02, 0.8, random))
 
     def predict(system: System) -> Float[Tensor, "L B"]:
         w = system.y.new_zeros(12, *system.y.shape)
@@ -127,7 +127,7 @@ def _online(setting: PlantedSetting, random: np.random.Generator) -> Values:
 
 def _sinked(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """sum K^beta y / (s + sum K^beta): a kernel average with a sink, sharpening with depth while the sink empties."""
-    sharp, sink = _ramp(0.3, 8, random), _ramp(20, 0.5, random)
+    sharp, sink = ramp(0.3, 8, random), ramp(20, 0.5, random)
 
     def predict(system: System) -> Float[Tensor, "L B"]:
         weights = torch.stack([system.k**beta for beta in sharp])
@@ -143,7 +143,7 @@ def _linear_model(setting: PlantedSetting, random: np.random.Generator) -> Value
     for n in setting.contexts:
         gram, right = x[:, :n].mT @ x[:, :n], x[:, :n].mT @ y[:, :n, None]
         weights = [
-            torch.linalg.solve(gram + lam * torch.eye(x.shape[-1]).to(x), right) for lam in _ramp(50, 0.1, random)
+            torch.linalg.solve(gram + lam * torch.eye(x.shape[-1]).to(x), right) for lam in ramp(50, 0.1, random)
         ]
         columns.append(torch.stack([(x[:, n] * w.squeeze(-1)).sum(-1) for w in weights]))
     return torch.stack(columns, dim=-1)
@@ -170,7 +170,7 @@ def _shrunken_richardson(setting: PlantedSetting, random: np.random.Generator) -
 
 def _relaxed_boost(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """One kernel average of the residuals per layer, times a growing factor: r -= a S r, f += a S_q r."""
-    relax, beta, sink = _ramp(1, 4, random), random.uniform(1.5, 2.5), random.uniform(0.3, 0.8)
+    relax, beta, sink = ramp(1, 4, random), random.uniform(1.5, 2.5), random.uniform(0.3, 0.8)
 
     def predict(system: System) -> Float[Tensor, "L B"]:
         K, k = system.K**beta, system.k**beta
@@ -186,7 +186,7 @@ def _relaxed_boost(setting: PlantedSetting, random: np.random.Generator) -> Valu
 
 
 @cache
-def _probed(task: Task, layers: int, steps: int, seed: int) -> Probes:
+def _probed(task: Any, layers: int, steps: int, seed: int) -> Probes:
     """Linear probes of a small transformer after so many steps of training."""
     model = Model(layers=layers, heads=4, width=64)
     gpt = GPT(model, d=task.d, N=task.N).initialise(seed)
@@ -198,7 +198,7 @@ def _probed(task: Task, layers: int, steps: int, seed: int) -> Probes:
     return probe(gpt, task, prompts=2048, seed=seed)
 
 
-def _network(layers: int, fewest: int, most: int):
+def network_control(layers: int, fewest: int, most: int):
     def make(setting: PlantedSetting, random: np.random.Generator) -> Values:
         steps, seed = int(random.integers(fewest, most + 1)), int(random.integers(2**31))
         path = _probed(setting.task, layers, steps, seed).path(setting.prompts)
@@ -229,9 +229,9 @@ NEGATIVE_CONTROLS = (
     ("a model that ignores the labels", NO_CLASS, _blind),
     ("shrunken richardson", NO_CLASS, _shrunken_richardson),
     ("over-relaxed boosting", NO_CLASS, _relaxed_boost),
-    ("untrained transformer, probed", NO_CLASS, _network(12, 0, 0)),
+    ("untrained transformer, probed", NO_CLASS, network_control(12, 0, 0)),
     # What it computes is not known: a claim about it counts as false until somebody shows that it is right.
-    ("lightly trained transformer, probed", NO_CLASS, _network(4, 200, 500)),
+    ("lightly trained transformer, probed", NO_CLASS, network_control(4, 200, 500)),
 )
 
 
@@ -249,7 +249,7 @@ def _drift(setting: PlantedSetting, random: np.random.Generator) -> Values:
 def _mostly(share: float, other: str):
     def make(setting: PlantedSetting, random: np.random.Generator) -> Values:
         path = setting.solve(SOLVERS["richardson"], _richardson_steps(random))
-        rest = setting.krr if other == "krr" else setting.solve(SOLVERS[other], _ramp(0.5, 8, random))
+        rest = setting.krr if other == "krr" else setting.solve(SOLVERS[other], ramp(0.5, 8, random))
         return share * path + (1 - share) * rest
 
     return make
@@ -277,7 +277,7 @@ def _iterated_tikhonov(setting: PlantedSetting, random: np.random.Generator) -> 
 
 def _other_ridge(setting: PlantedSetting, random: np.random.Generator) -> Values:
     """The exact ridge path of another kernel."""
-    return setting.solve_with(_rougher_gram(setting, random), SOLVERS["ridge"], _ramp(0.3, 60, random))
+    return setting.solve_with(_rougher_gram(setting, random), SOLVERS["ridge"], ramp(0.3, 60, random))
 
 
 def _random_features(setting: PlantedSetting, random: np.random.Generator) -> Values:

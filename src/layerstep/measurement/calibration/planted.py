@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +19,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.construction import construct
+from layerstep.measurement.calibration import linear_models
 from layerstep.measurement.calibration.negatives import BORDERLINE, LATER, NEGATIVE_CONTROLS
+from layerstep.measurement.calibration.schedules import (
+    L,
+    Schedule,
+    geometric,
+    linear,
+    power,
+    random_steps,
+    saturating,
+    steps_of,
+)
 from layerstep.measurement.calibration.setting import PlantedSetting
+from layerstep.measurement.identification.domains import LINEAR, domain_of
 from layerstep.measurement.identification.families import FAMILIES
 from layerstep.solvers import SOLVERS, Richardson, Solver
 from layerstep.tasks import Prompts, Task, Trajectory
-
-L = 12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,69 +56,44 @@ class Planted:
         return self.truth[0] if len(set(self.truth)) == 1 else None
 
 
-Schedule = Callable[[np.random.Generator], np.ndarray]
 Maker = Callable[[PlantedSetting, np.random.Generator], Float[Tensor, "L B C"]]
-
-
-def _linear(low: float, high: float) -> Schedule:
-    return lambda random: random.uniform(low, high) * np.arange(1, L + 1)
-
-
-def _power(exponent: float, last: float) -> Schedule:
-    return lambda random: last * random.uniform(0.7, 1.4) * (np.arange(1, L + 1) / L) ** exponent
-
-
-def _geometric(first: float, last: float) -> Schedule:
-    def schedule(random: np.random.Generator) -> np.ndarray:
-        a, b = first * random.uniform(0.7, 1.4), last * random.uniform(0.7, 1.4)
-        return a * (b / a) ** (np.arange(L) / (L - 1))
-
-    return schedule
-
-
-def _saturating(last: float) -> Schedule:
-    return lambda random: last * random.uniform(0.7, 1.4) * (1 - 0.97 * np.exp(-np.arange(L) / 4))
-
-
-def _random(last: float) -> Schedule:
-    return lambda random: last * np.sort(random.uniform(0.01, 1, L) ** 2)
 
 
 #: name, class, solver, schedule of steps.
 INSIDE: tuple[tuple[str, str, Solver, Schedule], ...] = (
-    ("richardson, linear", "richardson", SOLVERS["richardson"], _linear(6, 14)),
-    ("richardson, fast", "richardson", SOLVERS["richardson"], _linear(25, 40)),
-    ("richardson, geometric", "richardson", SOLVERS["richardson"], _geometric(1, 1500)),
-    ("richardson, quadratic", "richardson", SOLVERS["richardson"], _power(2, 300)),
-    ("richardson, saturating", "richardson", SOLVERS["richardson"], _saturating(150)),
-    ("richardson, random", "richardson", SOLVERS["richardson"], _random(300)),
-    ("richardson, half steps", "richardson", Richardson(eta=0.5), _linear(8, 20)),
-    ("richardson without row sums, linear", "richardson", SOLVERS["richardson-plain"], _linear(6, 14)),
-    ("richardson without row sums, saturating", "richardson", SOLVERS["richardson-plain"], _saturating(150)),
+    ("richardson, linear", "richardson", SOLVERS["richardson"], linear(6, 14)),
+    ("richardson, fast", "richardson", SOLVERS["richardson"], linear(25, 40)),
+    ("richardson, geometric", "richardson", SOLVERS["richardson"], geometric(1, 1500)),
+    ("richardson, quadratic", "richardson", SOLVERS["richardson"], power(2, 300)),
+    ("richardson, saturating", "richardson", SOLVERS["richardson"], saturating(150)),
+    ("richardson, random", "richardson", SOLVERS["richardson"], random_steps(300)),
+    ("richardson, half steps", "richardson", Richardson(eta=0.5), linear(8, 20)),
+    ("richardson without row sums, linear", "richardson", SOLVERS["richardson-plain"], linear(6, 14)),
+    ("richardson without row sums, saturating", "richardson", SOLVERS["richardson-plain"], saturating(150)),
     ("newton-schulz", "richardson", SOLVERS["newton-schulz"], lambda random: np.arange(1, L + 1)),
-    ("richardson fixed, linear", "richardson-fixed", SOLVERS["richardson-fixed"], _linear(6, 14)),
-    ("richardson fixed, geometric", "richardson-fixed", SOLVERS["richardson-fixed"], _geometric(2, 600)),
-    ("gd, linear", "gd", SOLVERS["gd"], _linear(25, 60)),
-    ("gd, geometric", "gd", SOLVERS["gd"], _geometric(3, 1e5)),
-    ("nesterov, linear", "nesterov", SOLVERS["nesterov"], _linear(6, 14)),
-    ("nesterov, quadratic", "nesterov", SOLVERS["nesterov"], _power(2, 200)),
+    ("richardson fixed, linear", "richardson-fixed", SOLVERS["richardson-fixed"], linear(6, 14)),
+    ("richardson fixed, geometric", "richardson-fixed", SOLVERS["richardson-fixed"], geometric(2, 600)),
+    ("gd, linear", "gd", SOLVERS["gd"], linear(25, 60)),
+    ("gd, geometric", "gd", SOLVERS["gd"], geometric(3, 1e5)),
+    ("nesterov, linear", "nesterov", SOLVERS["nesterov"], linear(6, 14)),
+    ("nesterov, quadratic", "nesterov", SOLVERS["nesterov"], power(2, 200)),
     # CG stops at step 10: beyond it rounding decides, and two correct codes differ.
     ("cg", "cg", SOLVERS["cg"], lambda random: np.arange(1, 11)),
     ("cg, two steps a layer", "cg", SOLVERS["cg"], lambda random: np.arange(2, 11, 2)),
     ("cg with row sums", "cg", SOLVERS["cg-row-sum"], lambda random: np.arange(1, 11)),
-    ("chebyshev, linear", "chebyshev", SOLVERS["chebyshev"], _linear(4, 6)),
-    ("chebyshev, slow", "chebyshev", SOLVERS["chebyshev"], _linear(2, 3)),
-    ("ridge, geometric", "ridge", SOLVERS["ridge"], _geometric(0.05, 100)),
-    ("ridge, quadratic", "ridge", SOLVERS["ridge"], _power(2, 60)),
-    ("shrink", "shrink", SOLVERS["shrink"], _linear(5, 7.5)),
-    ("nadaraya-watson", "nadaraya-watson", SOLVERS["nadaraya-watson"], _geometric(0.5, 12)),
-    ("nearest points", "knn", SOLVERS["knn"], _linear(2, 3)),
-    ("boost, linear", "boost", SOLVERS["boost"], _linear(1.5, 4)),
-    ("boost, quadratic", "boost", SOLVERS["boost"], _power(2, 60)),
-    ("causal richardson, linear", "causal-richardson", SOLVERS["causal-richardson"], _linear(1, 3)),
-    ("causal richardson, quadratic", "causal-richardson", SOLVERS["causal-richardson"], _power(2, 40)),
-    ("causal boost, linear", "causal-boost", SOLVERS["causal-boost"], _linear(1, 3)),
-    ("causal boost, quadratic", "causal-boost", SOLVERS["causal-boost"], _power(2, 40)),
+    ("chebyshev, linear", "chebyshev", SOLVERS["chebyshev"], linear(4, 6)),
+    ("chebyshev, slow", "chebyshev", SOLVERS["chebyshev"], linear(2, 3)),
+    ("ridge, geometric", "ridge", SOLVERS["ridge"], geometric(0.05, 100)),
+    ("ridge, quadratic", "ridge", SOLVERS["ridge"], power(2, 60)),
+    ("shrink", "shrink", SOLVERS["shrink"], linear(5, 7.5)),
+    ("nadaraya-watson", "nadaraya-watson", SOLVERS["nadaraya-watson"], geometric(0.5, 12)),
+    ("nearest points", "knn", SOLVERS["knn"], linear(2, 3)),
+    ("boost, linear", "boost", SOLVERS["boost"], linear(1.5, 4)),
+    ("boost, quadratic", "boost", SOLVERS["boost"], power(2, 60)),
+    ("causal richardson, linear", "causal-richardson", SOLVERS["causal-richardson"], linear(1, 3)),
+    ("causal richardson, quadratic", "causal-richardson", SOLVERS["causal-richardson"], power(2, 40)),
+    ("causal boost, linear", "causal-boost", SOLVERS["causal-boost"], linear(1, 3)),
+    ("causal boost, quadratic", "causal-boost", SOLVERS["causal-boost"], power(2, 40)),
 )
 
 #: name, class, arguments of `construct`: transformers whose weights run the iteration.
@@ -127,18 +113,14 @@ ROW_SUMS = {
 
 
 def calibration_suite(
-    prompts: Prompts, task: Task, contexts: Sequence[int], seed: int, names: Collection[str] | None = None
+    prompts: Prompts, task: Any, contexts: Sequence[int], seed: int, names: Collection[str] | None = None
 ) -> Iterator[Planted]:
     """Every planted model, or those named, clean and with noise; (seed, name of the model) decides what is drawn."""
-    setting = PlantedSetting(prompts=prompts.to(torch.float64, "cpu"), task=task, contexts=tuple(contexts))
-    makers: list[tuple[str, str, tuple[str | None, ...], Maker]] = []
-    for name, kind, solver, schedule in INSIDE:
-        makers.append((name, "inside", (kind,) * L, _solver_maker(solver, schedule)))
-    for name, kind, arguments in CONSTRUCTED:
-        makers.append((name, "inside", (kind,) * L, _transformer_maker(arguments)))
-    later = [control for control in LATER if names is not None and control[0] in names]
-    for group, table in (("outside", (*NEGATIVE_CONTROLS, *later)), ("borderline", BORDERLINE)):
-        makers += [(name, group, truth, make) for name, truth, make in table]
+    prompts = prompts.to(torch.float64, "cpu")
+    # The labels of the paper's task have variance 1: there noise is in that unit.
+    unit = float(prompts.y.square().mean().sqrt()) if domain_of(task) is LINEAR else 1.0
+    setting = PlantedSetting(prompts=prompts, task=task, contexts=tuple(contexts), unit=unit)
+    makers = _linear_models(task, names) if domain_of(task) is LINEAR else _kernel_models(names)
     for name, group, truth, make in makers:
         if names is not None and name not in names:
             continue
@@ -150,6 +132,28 @@ def calibration_suite(
             noisy = values + _noise(noise, setting, values, key)
             model_fn = partial(_again, setting, make, key, noise)
             yield Planted(**about, noise=noise, values=noisy, model_fn=model_fn)
+
+
+Model = tuple[str, str, tuple[str | None, ...], Maker]
+
+
+def _kernel_models(names: Collection[str] | None) -> list[Model]:
+    makers: list[Model] = []
+    for name, kind, solver, schedule in INSIDE:
+        makers.append((name, "inside", (kind,) * L, _solver_maker(solver, schedule)))
+    for name, kind, arguments in CONSTRUCTED:
+        makers.append((name, "inside", (kind,) * L, _transformer_maker(arguments)))
+    later = [control for control in LATER if names is not None and control[0] in names]
+    for group, table in (("outside", (*NEGATIVE_CONTROLS, *later)), ("borderline", BORDERLINE)):
+        makers += [(name, group, truth, make) for name, truth, make in table]
+    return makers
+
+
+def _linear_models(task: Any, names: Collection[str] | None) -> list[Model]:
+    makers: list[Model] = [(name, "inside", (kind,) * L, make) for name, kind, make in linear_models.inside(task)]
+    networks = [each for each in linear_models.NETWORKS if names is not None and each[0] in names]
+    outside = (*linear_models.OUTSIDE, *networks)
+    return makers + [(name, "outside", truth, make) for name, truth, make in outside]
 
 
 def _again(setting: PlantedSetting, make: Maker, key: list[int], noise: str, prompts: Prompts) -> Trajectory:
@@ -168,14 +172,6 @@ def nuisance(task: Task, random: np.random.Generator) -> Task:
     if random.uniform() < 2 / 3:
         return replace(task, v=task.v * float(np.exp(random.uniform(np.log(0.86), np.log(1.16)))))
     return replace(task, sigma=task.sigma * float(np.exp(random.uniform(np.log(0.55), np.log(2.6)))))
-
-
-def steps_of(schedule: Schedule, solver: Solver, random: np.random.Generator) -> list[float]:
-    """The schedule as increasing steps: whole numbers, each above the one before, for an iteration."""
-    steps = schedule(random)
-    if not solver.continuous:
-        steps = np.maximum.accumulate(np.maximum(np.round(steps), 1) - np.arange(len(steps))) + np.arange(len(steps))
-    return steps.tolist()
 
 
 def _solver_maker(solver: Solver, schedule: Schedule):
@@ -198,17 +194,17 @@ def _transformer_maker(arguments: dict):
 
 
 def _noise(kind: str, setting: PlantedSetting, values: Float[Tensor, "L B C"], key: list[int]) -> Tensor:
-    """iid: normal, variance .002 to .0075. clutter, bent: as large, a random function of the labels, linear or not."""
+    """iid: normal, variance .002 to .0075 of the labels'. clutter, bent: as large, a random function of the labels."""
     if kind == "none":
         return torch.zeros_like(values)
     random = np.random.default_rng([*key, 2])
     std = float(np.sqrt(random.uniform(0.002, 0.0075)))
     if kind == "iid":
-        return std * torch.from_numpy(random.standard_normal(values.shape))
+        return setting.unit * std * torch.from_numpy(random.standard_normal(values.shape))
     coefficients = torch.from_numpy(random.standard_normal((len(values), *setting.prompts.y.shape)))
     sums = (coefficients * setting.prompts.y).cumsum(-1)[..., [n - 1 for n in setting.contexts]]
     sums = sums / torch.tensor(setting.contexts).sqrt()  # of about unit variance, as the labels
     if kind == "clutter":
         return std * sums
     phase = torch.from_numpy(random.uniform(0, 2 * np.pi, (len(values), len(setting.prompts.y), 1)))
-    return std * 2**0.5 * (2.5 * sums + phase).sin()
+    return setting.unit * std * 2**0.5 * (2.5 / setting.unit * sums + phase).sin()

@@ -7,14 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-RECORD = Path(__file__).with_name("record.json")
+#: Of which kind of tasks, as `Domain.name`: where its record is.
+RECORDS = {"kernel": Path(__file__).with_name("record.json"), "linear": Path(__file__).with_name("linear_record.json")}
 CAUSAL_RECORD = Path(__file__).with_name("causal_record.json")
 
 
 @cache
-def read_record() -> dict[str, Any]:
+def read_record(domain: str = "kernel") -> dict[str, Any]:
     """What `layerstep calibrate` wrote: rule, setting, counts, confusions, provenance."""
-    return json.loads(RECORD.read_text(encoding="utf-8"))
+    return json.loads(RECORDS[domain].read_text(encoding="utf-8"))
 
 
 @cache

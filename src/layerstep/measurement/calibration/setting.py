@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -11,20 +12,21 @@ from torch import Tensor
 
 from layerstep.solvers import Solver, exact, solve
 from layerstep.solvers.system import Batch, System
-from layerstep.tasks import Prompts, Task
+from layerstep.tasks import Prompts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PlantedSetting:
     prompts: Prompts
-    task: Task
+    task: Any
     contexts: tuple[int, ...]
+    unit: float = 1.0  # of the labels, for noise
 
     @property
     def krr(self) -> Float[Tensor, "B C"]:
         return exact(self.prompts, self.task)[:, [n - 1 for n in self.contexts]]
 
-    def solve(self, solver: Solver, steps: Sequence[float], task: Task | None = None) -> Float[Tensor, "L B C"]:
+    def solve(self, solver: Solver, steps: Sequence[float], task: Any = None) -> Float[Tensor, "L B C"]:
         return solve(solver, self.prompts, task or self.task, steps, contexts=self.contexts).values
 
     def solve_with(

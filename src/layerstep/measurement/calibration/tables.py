@@ -51,11 +51,22 @@ def show(record: dict[str, Any]) -> str:
 
 def _more(record: dict[str, Any]) -> list[str]:
     """What else was measured on the test seeds: fewer sequences, row sums, the veto."""
-    lines = ["", "| sequences (one test seed) | right | wrong class | false claims |", "|---|---|---|---|"]
+    lines = []
+    if record["fewer"]:
+        lines = ["", "| sequences (one test seed) | right | wrong class | false claims |", "|---|---|---|---|"]
     for few, counts in record["fewer"].items():
         inside, false = counts["inside"], counts["false"]
         right = f"{inside['right']} of {inside['of']}"
         lines.append(f"| {few} | {right} | {inside['wrong']} | {false['claims']} of {false['of']} |")
+    if "second_answers" in record:
+        lines += ["", "| second answer, class rightly claimed | right | wrong | not named |", "|---|---|---|---|"]
+        for answer, words in (("schedule", "how the steps grow"), ("variant", "which variant of gradient descent")):
+            counts = record["second_answers"][answer]
+            lines.append(
+                f"| {words} | {counts['right']} of {counts['of']} | {counts['wrong']} | {counts['undecided']} |"
+            )
+    if not record["fewer"]:
+        return lines
     lines += ["", "| row sums or none, class rightly claimed | right | wrong | undecided |", "|---|---|---|---|"]
     for scope, words in (("overall", "all layers"), ("layer", "one layer")):
         counts = record["row_sums"][scope]

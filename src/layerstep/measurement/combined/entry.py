@@ -27,8 +27,8 @@ from layerstep.measurement.combined.result import PARTS, Identification
 from layerstep.measurement.combined.subject import Subject, open_subject
 from layerstep.measurement.identification.crossfit import Instrument
 from layerstep.measurement.identification.decision import Rule
-from layerstep.measurement.identification.families import FAMILIES, Family
-from layerstep.measurement.identification.library import default_contexts
+from layerstep.measurement.identification.domains import contexts_of
+from layerstep.measurement.identification.families import Family
 from layerstep.measurement.identification.pipeline import FEWEST, identify_path
 from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.interventions.instrument import intervene
@@ -54,7 +54,7 @@ def identify(
     prompts: Prompts,
     task: Task,
     *,
-    families: Sequence[Family] = ...,
+    families: Sequence[Family] | None = ...,
     model_fn: Callable[[Prompts], Trajectory] | None = ...,
     instrument: Instrument | None = ...,
     rule: Rule | None = ...,
@@ -62,6 +62,7 @@ def identify(
     progress: Callable[[float], None] | None = ...,
     rerun: Callable[[Prompts], Trajectory] | None = ...,
     cache: bool = ...,
+    anchor: Any = ...,
 ) -> Verdict: ...
 @overload
 def identify(
@@ -74,7 +75,7 @@ def identify(
     seed: int = ...,
     head: Head | None = ...,
     probes: Probes | None = ...,
-    families: Sequence[Family] = ...,
+    families: Sequence[Family] | None = ...,
     progress: Callable[..., None] | None = ...,
     cache: bool = ...,
 ) -> Identification: ...
@@ -90,7 +91,9 @@ def identify(*arguments: Any, **options: Any) -> Verdict | Identification:
     function of the fraction done and of what is being done; cache=True, keep the library of this seed's prompts.
 
     path: a Trajectory of predictions on `prompts`, which is all that is known of a model. Options: families=, what the
-    layers are compared with, [*ls.FAMILIES, ls.Family(...)] for your own beside the library's; model_fn=, the model as
+    layers are compared with, [*ls.FAMILIES, ls.Family(...)] for your own beside the library's, on linear tasks
+    [*ls.linear_families(task), ...]; anchor="exact", what distances are measured from: exact kernel ridge regression,
+    "final" for the last layer, or predictions [B, N], where a task has no exact answer; model_fn=, the model as
     a function from prompts to its trajectory (`probes.path`), with which labels and order are intervened on;
     instrument=, prepared on the same prompts, for several models; rule=; seed=0; progress=; cache=False.
     """
@@ -244,7 +247,7 @@ class _Predictions:
             fit=self.fit,
             seed=self.seed,
             head=subject.head,
-            contexts=None if reader.mask == "causal" else default_contexts(self.task.N),
+            contexts=None if reader.mask == "causal" else contexts_of(self.task),
             progress=_fraction(self.show, 0.0, 0.5, "fitting three readers per layer"),
         )
         if subject.probes is not None:  # fitted on more prompts
@@ -256,9 +259,8 @@ class _Predictions:
         compare = _fraction(self.show, 0.55, 0.85, "running every solver on the same prompts")
         wanted = None  # what the task asks for, of what there is
         if list(contexts) != list(range(1, self.task.N + 1)):
-            wanted = sorted({min(contexts, key=lambda n: abs(n - each)) for each in default_contexts(self.task.N)})
-        families = FAMILIES if self.families is None else self.families
-        return Instrument.prepare(self.prompts, self.task, wanted, compare, cache=self.cache, families=families)
+            wanted = sorted({min(contexts, key=lambda n: abs(n - each)) for each in contexts_of(self.task)})
+        return Instrument.prepare(self.prompts, self.task, wanted, compare, cache=self.cache, families=self.families)
 
     def _verdict(
         self, path: Trajectory, model_fn: Callable[[Prompts], Trajectory] | None = None, reading: str = ""

@@ -15,7 +15,7 @@ from layerstep.construction.kernels import Gaussian
 from layerstep.errors import FileError, InputError, LayerstepError, as_path, quoted, require, require_kind
 from layerstep.files import read_json
 from layerstep.measurement.combined.constructed import constructed_reader, why_no_interventions
-from layerstep.measurement.identification.library import default_contexts
+from layerstep.measurement.identification.domains import default_contexts
 from layerstep.measurement.reading.edits import require_hookable
 from layerstep.measurement.reading.hooks import EditableReader, GPTReader, Reader, reader_of, require_causal
 from layerstep.measurement.reading.probes import Probes

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerstep.errors import require_callable, require_kind
-from layerstep.measurement.identification.families import FAMILIES, Family
-from layerstep.measurement.identification.features import residual_features
-from layerstep.measurement.identification.library import BANDWIDTHS, RIDGES, Library
+from layerstep.measurement.identification.domains import own_features
+from layerstep.measurement.identification.families import Family
+from layerstep.measurement.identification.library import Library
 from layerstep.reprs import brief
-from layerstep.tasks import Prompts, Task
+from layerstep.tasks import Prompts, require_task
 from layerstep.threads import one_thread
 
+AT_A_TIME = 16  # candidates whose residuals are made together: products of a size, in the cache
 RIDGE = 3e-3  # of the mean square of a feature: keeps collinear features from fitting noise
 
 
@@ -61,27 +63,39 @@ class Instrument:
     @staticmethod
     def prepare(
         prompts: Prompts,
-        task: Task,
+        task: Any,
         contexts: Sequence[int] | None = None,
         progress: Callable[[float], None] | None = None,
         *,
-        families: Sequence[Family] = FAMILIES,
-        bandwidths: Sequence[float] = BANDWIDTHS,
-        ridges: Sequence[float] = RIDGES,
+        families: Sequence[Family] | None = None,
+        bandwidths: Sequence[float] | None = None,
+        ridges: Sequence[float] | None = None,
+        anchor: Float[Tensor, "B C"] | None = None,
         cache: bool = False,
     ) -> Instrument:
         """Run all families on `prompts`, at every bandwidth and ridge: multiples of the task's.
 
+        families: by default those of the task, ls.FAMILIES or on linear tasks ls.linear_families(task). anchor: what
+        distances are measured from at the contexts, in place of exact KRR.
         cache: take the library from the user's cache directory, or put it there, for prompts that are used again.
         """
         require_kind("prompts", prompts, Prompts, "They come before the task.")
-        require_kind("task", task, Task, "It comes after the prompts.")
+        require_task(task, "gram", "lam", remedy="It comes after the prompts.")
         if progress is not None:
             require_callable("progress", progress, "a function of the fraction done")
         library = Library.build(
-            prompts, task, contexts, progress, families=families, bandwidths=bandwidths, ridges=ridges, cache=cache
+            prompts,
+            task,
+            contexts,
+            progress,
+            families=families,
+            bandwidths=bandwidths,
+            ridges=ridges,
+            anchor=anchor,
+            cache=cache,
         )
-        features = residual_features(library.prompts, task, library.contexts)
+        about = (library.prompts, library.task, library.contexts)
+        features = torch.cat([library.domain.features(*about), own_features(*about)]) * library.weight
         middle = (library.prompts.B + 1) // 2
         halves = (slice(0, middle), slice(middle, library.prompts.B))
         spread = torch.stack([library.table[:, h].square().sum(dim=(1, 2)) for h in halves])
@@ -91,7 +105,7 @@ class Instrument:
     def cross_fit(self, values: Float[Tensor, "L B C"], layers: Float[Tensor, "L"]) -> Residuals:
         """Residuals of finite predictions `values` at the library's contexts, sequences in the user's order."""
         library = self.library
-        values = values.to(library.krr)[:, library.order]
+        values = values.to(library.krr)[:, library.order] * library.weight
         away = values - library.krr
         L, Q = len(values), len(library.candidates)
         row = torch.empty(Q, L, 2, dtype=torch.long)
@@ -108,11 +122,13 @@ class Instrument:
         for h in (0, 1):
             train, test = self.halves[h], self.halves[1 - h]
             predict = self._predictor(train, test)
-            for q in range(Q):  # one candidate at a time: the residuals of all would be the largest array here
-                residual = away - library.table[row[q, :, h]]
-                r = residual[:, test]
-                left[q, :, test] = r.square().sum(-1)
-                structured[q, :, test] = (r * predict(residual[:, train])).sum(-1)
+            for start in range(0, Q, AT_A_TIME):  # the residuals of all would be the largest array here
+                some = slice(start, start + AT_A_TIME)
+                residual = away - library.table[row[some, :, h]]
+                r = residual[:, :, test]
+                left[some, :, test] = r.square().sum(-1)
+                expected = predict(residual[:, :, train].flatten(0, 1)).view_as(r)
+                structured[some, :, test] = (r * expected).sum(-1)
             centred = values - values.mean(dim=(1, 2), keepdim=True)
             total = centred.square().sum(dim=(1, 2)).clamp_min(torch.finfo(values.dtype).tiny)
             label_share += (centred[:, test] * predict(centred[:, train])).sum(dim=(1, 2)) / total

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -30,6 +30,11 @@ NEEDS = {
 }
 
 
+def bandwidth_of(task: Any) -> float:
+    """v of the task; 1 where its kernel has none."""
+    return getattr(task, "v", 1.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Family:
     """A solver, the steps t it is tried at, and the bandwidths and ridges (v, lam) it is tried with.
@@ -37,7 +42,8 @@ class Family:
     solver, steps: or functions of the task, where they depend on its N or lam. settings: "all" of the grid,
     "bandwidths" when no ridge enters, or "own", the task's alone. needs: of `NEEDS`, beyond those of its solver.
     linear: its predictions are linear in the labels. without_row_sums: the family of its class that differs in nothing
-    but the row sums.
+    but the row sums. variant: what tells it apart from others of its class, in words; which of them it is, is a second
+    answer.
     """
 
     name: str
@@ -48,6 +54,7 @@ class Family:
     needs: frozenset[str] = field(default=frozenset(), repr=False)
     linear: bool = field(default=True, repr=False)
     without_row_sums: str | None = field(default=None, repr=False)
+    variant: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         for argument in ("name", "kind"):
@@ -67,13 +74,14 @@ class Family:
             require_choice("needs", need, NEEDS)
         object.__setattr__(self, "needs", frozenset(self.needs) | solver.needs)
 
-    def on(self, task: Task) -> tuple[Solver, tuple[float, ...]]:
+    def on(self, task: Any) -> tuple[Solver, tuple[float, ...]]:
         """The solver and its steps for this task."""
         solver = self.solver(task) if callable(self.solver) else self.solver
         return solver, tuple(self.steps(task) if callable(self.steps) else self.steps)  # type: ignore[arg-type]
 
-    def tried_at(self, v: float, lam: float, task: Task) -> bool:
-        return {"all": True, "bandwidths": lam == task.lam, "own": lam == task.lam and v == task.v}[self.settings]
+    def tried_at(self, v: float, lam: float, task: Any) -> bool:
+        own = {"bandwidths": lam == task.lam, "own": lam == task.lam and v == bandwidth_of(task)}
+        return own.get(self.settings, True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +112,13 @@ def _safe_richardson(task: Task) -> Richardson:
     return Richardson(preconditioner="none", eta=1 / (task.N + task.lam))
 
 
-def _log(first: float, last: float, count: int) -> list[float]:
+def log_steps(first: float, last: float, count: int) -> list[float]:
     return [first * (last / first) ** (k / (count - 1)) for k in range(count)]
 
 
-def _whole(first: float, last: float, count: int, dense: int = 0) -> list[int]:
+def whole_steps(first: float, last: float, count: int, dense: int = 0) -> list[int]:
     """0..dense, then about `count` log-spaced whole numbers from first to last."""
-    return sorted({*range(dense + 1), *(round(t) for t in _log(first, last, count))})
+    return sorted({*range(dense + 1), *(round(t) for t in log_steps(first, last, count))})
 
 
 def _family(name: str, kind: str, steps: Steps | Callable[[Task], Sequence[float]], solver=None, **more) -> Family:
@@ -119,29 +127,29 @@ def _family(name: str, kind: str, steps: Steps | Callable[[Task], Sequence[float
 
 _UNIT = frozenset({"unit diagonal"})
 # Error polynomials of odd and even degree differ in sign: both are needed at every scale.
-_BOTH = sorted({*range(150), *(t + odd for t in _whole(150, 1000, 28) for odd in (0, 1))})
+_BOTH = sorted({*range(150), *(t + odd for t in whole_steps(150, 1000, 28) for odd in (0, 1))})
 _FREE = GuaranteedChebyshev(row_sums=False)
 #: The families, class by class. Steps are dense first, then log-spaced, as far as the trajectory still moves.
 FAMILIES = (
-    _family("richardson", "richardson", _whole(1, 1e4, 90), without_row_sums="richardson-plain"),
-    _family("richardson-plain", "richardson", _whole(1, 1e4, 90)),
-    _family("richardson-slow", "richardson", _whole(1, 4e4, 90), Richardson(eta=0.25)),
-    _family("richardson-fixed", "richardson-fixed", _whole(1, 1e4, 90)),
-    _family("richardson-one-step", "richardson-fixed", _whole(1, 4e4, 90), _safe_richardson, needs=_UNIT),
-    _family("gd", "gd", _whole(1, 1e7, 110)),
-    _family("nesterov", "nesterov", _whole(40, 3e3, 50, dense=40)),
+    _family("richardson", "richardson", whole_steps(1, 1e4, 90), without_row_sums="richardson-plain"),
+    _family("richardson-plain", "richardson", whole_steps(1, 1e4, 90)),
+    _family("richardson-slow", "richardson", whole_steps(1, 4e4, 90), Richardson(eta=0.25)),
+    _family("richardson-fixed", "richardson-fixed", whole_steps(1, 1e4, 90)),
+    _family("richardson-one-step", "richardson-fixed", whole_steps(1, 4e4, 90), _safe_richardson, needs=_UNIT),
+    _family("gd", "gd", whole_steps(1, 1e7, 110)),
+    _family("nesterov", "nesterov", whole_steps(40, 3e3, 50, dense=40)),
     _family("cg", "cg", range(31), linear=False),
     _family("cg-row-sum", "cg", range(31), linear=False, without_row_sums="cg"),
     _family("chebyshev", "chebyshev", range(1, 100)),
     _family("chebyshev-interval", "chebyshev", _BOTH, GuaranteedChebyshev(), settings="own"),
     _family("chebyshev-plain", "chebyshev", _BOTH, _FREE, settings="own"),
-    _family("ridge", "ridge", [0, *_log(1 / 300, 1e4, 90)], settings="bandwidths"),
+    _family("ridge", "ridge", [0, *log_steps(1 / 300, 1e4, 90)], settings="bandwidths"),
     _family("shrink", "shrink", [100 * k / 60 for k in range(61)]),
-    _family("nadaraya-watson", "nadaraya-watson", _log(0.01, 32, 60), settings="bandwidths"),
+    _family("nadaraya-watson", "nadaraya-watson", log_steps(0.01, 32, 60), settings="bandwidths"),
     _family("knn", "knn", lambda task: range(task.N + 1)),
-    _family("boost", "boost", _whole(1, 200, 45), settings="bandwidths"),
-    _family("causal-richardson", "causal-richardson", _whole(1, 60, 30)),
-    _family("causal-boost", "causal-boost", _whole(1, 60, 30), settings="bandwidths"),
+    _family("boost", "boost", whole_steps(1, 200, 45), settings="bandwidths"),
+    _family("causal-richardson", "causal-richardson", whole_steps(1, 60, 30)),
+    _family("causal-boost", "causal-boost", whole_steps(1, 60, 30), settings="bandwidths"),
 )
 #: The classes of the library, in the order of the tables.
 CLASSES = tuple(dict.fromkeys(family.kind for family in FAMILIES))
@@ -157,7 +165,7 @@ def require_families(families: object) -> None:
     require(len(set(names)) == len(names) > 0, "families", ", ".join(names), "one or more, of different names", remedy)
 
 
-def require_sound(family: Family, prompts: Prompts, task: Task) -> None:
+def require_sound(family: Family, prompts: Prompts, task: Any) -> None:
     """Raise InputError unless a solver of the user's predicts [B, T] and does not see the label it is to predict."""
     solver, steps = family.on(task)
     numbers = step_numbers(steps, solver)

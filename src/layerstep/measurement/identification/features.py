@@ -14,13 +14,14 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.solvers.system import Batch, Spectrum, System, ridge
-from layerstep.tasks import Prompts, Task
+from layerstep.tasks import Prompts
 from layerstep.tasks.kernels import distance
 
 SEVEN = (0.0, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, math.inf)  # edges in s, the spectrum of the row-sum system
@@ -32,18 +33,25 @@ RECENT_SHARPNESS = (0.5, 2.0, 8.0)
 ROUGH_RIDGES = (4.0, 100.0)  # of the exponential kernel exp(-|x - x'| / v), in units of lam
 
 
-def residual_features(prompts: Prompts, task: Task, contexts: Sequence[int]) -> Float[Tensor, "F B C"]:
+def residual_features(prompts: Prompts, task: Any, contexts: Sequence[int]) -> Float[Tensor, "F B C"]:
     """Every feature at every context length, scaled to mean square 1."""
     prompts = prompts.to(torch.float64, "cpu")
     batch = Batch.of(prompts, task)
-    others = [Batch.of(prompts, replace(task, v=ratio * task.v)) for ratio in OTHER_BANDWIDTHS]
-    gram = torch.exp(-distance(prompts.x, prompts.x) / task.v)
+    away = distance(prompts.x, prompts.x)
+    widths = OTHER_BANDWIDTHS if hasattr(task, "v") else ()  # a kernel of the user's may have no bandwidth
+    others = [Batch.of(prompts, replace(task, v=ratio * task.v)) for ratio in widths]
+    gram = torch.exp(-away / getattr(task, "v", float(away.mean())))
     middle = math.log(contexts[len(contexts) // 2])
     columns = [
         torch.stack(list(_features(batch.system(n), [other.system(n) for other in others], gram, math.log(n) - middle)))
         for n in contexts
     ]
     features = torch.stack(columns, dim=-1)
+    return unit_size(features)
+
+
+def unit_size(features: Float[Tensor, "F B C"]) -> Float[Tensor, "F B C"]:
+    """Features scaled to mean square 1."""
     size = features.square().mean(dim=(1, 2), keepdim=True).sqrt()
     return features / size.clamp_min(torch.finfo(features.dtype).tiny)
 
@@ -53,16 +61,14 @@ def _features(
 ) -> Iterator[Float[Tensor, "B"]]:
     divides = all(each.batch.least_row_sum > 0 for each in (system, *others))
     weighs = system.batch.least_value >= 0
-    plain = list(_bands(system.ridged, PLAIN))
-    bands = list(_bands(system.row_sum, SEVEN)) if divides else []
-    wider = [band for other in others for band in _bands(other.row_sum, FIVE)] if divides else []
+    plain = list(bands_of(system.ridged, PLAIN))
+    bands = list(bands_of(system.row_sum, SEVEN)) if divides else []
+    wider = [band for other in others for band in bands_of(other.row_sum, FIVE)] if divides else []
     averages = [_average(system.k**beta, system.y) for beta in SHARPNESS] if weighs else []
     position = torch.arange(1, system.n + 1).to(system.y) / system.n
     recent = [_average(position * system.k**beta, system.y) for beta in RECENT_SHARPNESS] if weighs else []
-    half = (system.n + 1) // 2
-    order = [*recent, _krr(system, slice(0, half)), _krr(system, slice(system.n - half, system.n))]
-    order.append(system.k[:, -1] * system.y[:, -1])
-    rough = [_krr(system, slice(None), gram, lam * system.lam) for lam in ROUGH_RIDGES]
+    order = [*recent, *half_solutions(system), system.k[:, -1] * system.y[:, -1]]
+    rough = [krr_of_part(system, slice(None), gram, lam * system.lam) for lam in ROUGH_RIDGES]
     for feature in (*bands, *wider, *averages, *order, *rough):
         yield feature
         yield feature * log_n
@@ -72,10 +78,12 @@ def _features(
         yield feature * (power - power.mean())
 
 
-def _bands(spectrum: Spectrum, edges: Sequence[float]) -> Iterator[Float[Tensor, "B"]]:
-    """sum_k weight_k / value_k over the eigenvalues between two edges: the part of KRR that lives there."""
-    values = spectrum.values
-    component = spectrum.weights / values
+def bands_of(
+    spectrum: Spectrum, edges: Sequence[float], places: Float[Tensor, "B n"] | None = None
+) -> Iterator[Float[Tensor, "B"]]:
+    """sum_k weight_k / value_k over the eigenvalues (or their `places`) between two edges: KRR's part there."""
+    component = spectrum.weights / spectrum.values
+    values = spectrum.values if places is None else places
     for low, high in itertools.pairwise(edges):
         yield (component * ((values >= low) & (values < high))).sum(-1)
 
@@ -84,10 +92,20 @@ def _average(weights: Float[Tensor, "B n"], y: Float[Tensor, "B n"]) -> Float[Te
     return (weights * y).sum(-1) / weights.sum(-1).clamp_min(torch.finfo(y.dtype).tiny)
 
 
-def _krr(system: System, part: slice, gram: Tensor | None = None, lam: float | None = None) -> Float[Tensor, "B"]:
+def half_solutions(system: System) -> list[Float[Tensor, "B"]]:
+    """Exact KRR on the first and on the last half of the examples."""
+    half = (system.n + 1) // 2
+    return [krr_of_part(system, part) for part in (slice(0, half), slice(system.n - half, system.n))]
+
+
+def krr_of_part(
+    system: System, part: slice, gram: Tensor | None = None, lam: float | None = None
+) -> Float[Tensor, "B"]:
     """Exact KRR on a part of the context, with the system's kernel matrix and ridge or others."""
     gram = system.batch.gram if gram is None else gram
     K, k = gram[:, : system.n, : system.n][:, part, part], gram[:, system.n, : system.n][:, part]
-    A = ridge(K, system.lam if lam is None else lam)
+    # Without a ridge K may be singular; with this one the answer is that of minimum norm to eight digits.
+    least = 1e-10 * float(K.diagonal(dim1=-2, dim2=-1).mean())
+    A = ridge(K, max(system.lam if lam is None else lam, least))
     w = torch.linalg.solve(A, system.y[:, part].unsqueeze(-1)).squeeze(-1)
     return (k * w).sum(-1)

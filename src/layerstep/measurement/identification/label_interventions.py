@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from layerstep.errors import require
 from layerstep.measurement.identification.decision import IDENTIFIED, RangeResult
 from layerstep.measurement.identification.descriptions import Description
 from layerstep.solvers import exact
-from layerstep.tasks import Prompts, Task, Trajectory
+from layerstep.tasks import Prompts, Task, Trajectory, require_task
 from layerstep.tasks.posterior import cholesky
 
 MODEL_FN = "a function from prompts to the trajectory, such as probes.path"  # what `model_fn` must be, in words
@@ -56,21 +56,24 @@ class LabelInterventions(Description):
 
 @torch.no_grad()
 def intervene_on_labels(
-    model_fn: Callable[[Prompts], Trajectory], prompts: Prompts, task: Task, layers: Float[Tensor, "L"], *, seed: int
+    model_fn: Callable[[Prompts], Trajectory],
+    prompts: Prompts,
+    task: Any,
+    layers: Float[Tensor, "L"],
+    *,
+    seed: int,
+    exactly: bool = True,
 ) -> LabelInterventions:
     """Run the model on y1, y2, (y1 + y2) / √2, 0, -y1 and on a permuted context, with the inputs of `prompts`.
 
     y1 and y2 are drawn from the task and brought to the root mean square of the labels of `prompts`, their unit.
-    `model_fn` gives a trajectory at the same contexts each time: all of them, or some.
+    `model_fn` gives a trajectory at the same contexts each time: all of them, or some. exactly=False: distances are to
+    the last layer, where there is no exact answer.
     """
     prompts = prompts.to(torch.float64, "cpu")
     random = np.random.default_rng(seed)
-    K = task.gram(prompts.x, prompts.x)
-    root = cholesky(K, task.lam)
-    draw = torch.from_numpy(random.standard_normal((2, *prompts.y.shape, 1)))
-    y1, y2 = (root @ draw).squeeze(-1)
+    (y1, y2), expected = _labels(prompts, task, random)
     both = Prompts(prompts.x, (y1 + y2) / 2**0.5)
-    expected = K.diagonal(dim1=-2, dim2=-1).mean() + task.lam  # E y² under the task
     unit = float((prompts.y.square().mean() / expected).sqrt()) or 1.0  # labels that are all 0 have none
 
     def run(x: Tensor, y: Tensor) -> Trajectory:
@@ -89,7 +92,7 @@ def intervene_on_labels(
     defect = (p12 - zero) - ((p1 - zero) + (p2 - zero)) / 2**0.5
     shuffle = torch.from_numpy(random.permutation(prompts.N))
     order = torch.cat([shuffle, torch.tensor([prompts.N])])
-    away = p12 - exact(both, task)[:, contexts - 1]
+    away = p12 - (exact(both, task)[:, contexts - 1] if exactly else p12[-1])
     whole = contexts == prompts.N
     moved = run(prompts.x[:, order], both.y[:, order]).values[..., whole] - p12[..., whole]
     return LabelInterventions(
@@ -99,6 +102,18 @@ def intervene_on_labels(
         at_zero=_rms(zero),
         order=_rms(moved) / _rms(away[..., whole]).clamp_min(1e-12),
     )
+
+
+def _labels(prompts: Prompts, task: Any, random: np.random.Generator) -> tuple[Float[Tensor, "2 B M"], Tensor]:
+    """Two draws of labels of the task at these inputs, and their expected square."""
+    if not isinstance(task, Task):
+        require_task(task, "relabel")
+        y = torch.stack([task.relabel(prompts, int(random.integers(2**31))).y for _ in range(2)]).to(prompts.y)
+        return y, y.square().mean()
+    K = task.gram(prompts.x, prompts.x)
+    draw = torch.from_numpy(random.standard_normal((2, *prompts.y.shape, 1)))
+    y = (cholesky(K, task.lam) @ draw).squeeze(-1)
+    return y, K.diagonal(dim1=-2, dim2=-1).mean() + task.lam
 
 
 def _rms(values: Float[Tensor, "L B N"]) -> Float[Tensor, "L"]:

@@ -5,33 +5,29 @@ The nuisances (v, lam) are unknown because a trained network need not use the ta
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import partial
 from itertools import compress
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from layerstep.errors import require, require_positive
+from layerstep.errors import require
 from layerstep.files import digest
 from layerstep.measurement.identification.cache import Kept, kept, library_identity
-from layerstep.measurement.identification.families import FAMILIES, NEEDS, Family, require_families, require_sound
+from layerstep.measurement.identification.domains import Domain, at_length, batch_of, domain_of
+from layerstep.measurement.identification.families import NEEDS, Family, require_families, require_sound
 from layerstep.reprs import brief
 from layerstep.solvers import Solver
 from layerstep.solvers.system import Batch
-from layerstep.tasks import Prompts, Task
-from layerstep.tasks.prompts import BLOCK, as_float_tensor
+from layerstep.tasks import LinearRegression, Prompts, Task
+from layerstep.tasks.prompts import BLOCK
 from layerstep.tasks.trajectory import context_lengths
 from layerstep.threads import one_per_worker
 
-#: Where predictions are compared, for N = 40: short contexts must not dominate, as they do in SimE over all n.
-CONTEXTS = (3, 6, 10, 15, 20, 25, 30, 35, 40)
-#: Bandwidths and ridges tried, as multiples of the task's: all v at its lam, and the other lam at its v.
-BANDWIDTHS = (0.7, 0.75, *(1.025**k for k in range(-9, 10)), 1.3, 1.36, 1.43, 1.5)
-RIDGES = (0.25, 0.4, 0.63, 1.6, 2.5, 4.0, 6.5)
 #: A candidate farther from KRR than this, in units of the root mean square label, diverges; the others stay below 10.
 DIVERGED = 1e3
 
@@ -52,14 +48,17 @@ class Candidate:
 class Library:
     """Every prediction of every candidate on the prompts at hand, as distances A_t - KRR: table [R, B, C], C contexts.
 
-    krr [B, C] is the exact prediction of the task. The table is computed in float64 and kept in float32, whose rounding
-    is four orders below the smallest distance that decides. Families whose needs these prompts do not meet are left
-    out, and candidates that diverge on them (a fixed step too long for this kernel or ridge): `remarks` says which.
+    krr [B, C] is the exact prediction of the task, or another anchor that was given: it enters only the unit that
+    distances are measured in. weight [C], of at most 1, has multiplied both: where one context length would carry most
+    of the distance, as n near d does on linear tasks, its share is brought down to the median one.
+    The table is computed in float64 and kept in float32, whose rounding is four orders below the smallest distance that
+    decides. Families whose needs these prompts do not meet are left out, and candidates that diverge on them (a fixed
+    step too long for this kernel or ridge): `remarks` says which.
     Sequences are kept in the order `order`, which their content decides: the two halves of the cross-fitting are the
     first and the last of them, and a verdict does not depend on the order they came in.
     """
 
-    task: Task
+    task: Any
     prompts: Prompts
     order: Int[Tensor, "B"]
     contexts: tuple[int, ...]
@@ -67,63 +66,71 @@ class Library:
     candidates: tuple[Candidate, ...]
     table: Float[Tensor, "R B C"]
     krr: Float[Tensor, "B C"]
+    weight: Float[Tensor, "C"]
     hash: str  # two verdicts can be compared only when those of their libraries are equal
     remarks: tuple[str, ...] = ()
 
     __repr__ = brief
 
+    @property
+    def domain(self) -> Domain:
+        """The kind of task."""
+        return domain_of(self.task)
+
     @staticmethod
     def build(
         prompts: Prompts,
-        task: Task,
+        task: Any,
         contexts: Sequence[int] | None = None,
         progress: Callable[[float], None] | None = None,
         *,
-        families: Sequence[Family] = FAMILIES,
-        bandwidths: Sequence[float] = BANDWIDTHS,
-        ridges: Sequence[float] = RIDGES,
+        families: Sequence[Family] | None = None,
+        bandwidths: Sequence[float] | None = None,
+        ridges: Sequence[float] | None = None,
+        anchor: Float[Tensor, "B C"] | None = None,
         cache: bool = False,
     ) -> Library:
         """Run all families on `prompts` in float64, the decompositions of one (v, lam) made once for all of them.
 
-        cache: take the table from the user's cache directory, or put it there.
+        anchor: in place of exact KRR. cache: take the table from the user's cache directory, or put it there.
         """
         order = canonical_order(prompts)
         prompts = prompts.to(torch.float64, "cpu")[order]
-        bandwidths, ridges = _multiples("bandwidths", bandwidths), _multiples("ridges", ridges)
-        require(len(bandwidths) > 0, "bandwidths", "[]", "at least one multiple of the task's")
-        given = default_contexts(prompts.N) if contexts is None else contexts
-        contexts = tuple(context_lengths(given, prompts.N).tolist())
+        domain, task = domain_of(task), at_length(task, prompts.N)
+        settings = domain.settings(task, bandwidths, ridges)
+        contexts = tuple(context_lengths(contexts or domain.contexts(task, prompts.N), prompts.N).tolist())
         size = float(prompts.y.square().mean().sqrt())
         allowed = "a root mean square from 1e-15 to 1e15, whose squares single precision holds"
         remedy = "Divide labels and predictions by it."
         require(size == 0 or 1e-15 <= size <= 1e15, "prompts.y", f"labels of size {size:.2g}", allowed, remedy)
         own = Batch.of(prompts, task)
-        krr = torch.stack([own.system(n).exact for n in contexts], dim=-1)
+        krr = torch.stack([own.system(n).exact for n in contexts], dim=-1) if anchor is None else anchor[order]
         met = own.meets
-        for v in bandwidths:
-            met &= Batch.of(prompts, replace(task, v=v * task.v)).meets | {"unit diagonal"}
+        for v in dict.fromkeys(v for v, _ in settings):
+            met &= batch_of(prompts, task, v, task.lam).meets | {"unit diagonal"}
         lacking = " and ".join(NEEDS[need] for need in NEEDS if need not in met)
+        known = domain.families(task)
+        families = known if families is None else families
         require_families(families)
         for family in families:
-            if family not in FAMILIES and family.needs <= met:
-                require_sound(family, prompts[:4], replace(task, N=prompts.N))
+            if family not in known and family.needs <= met:
+                require_sound(family, prompts[:4], task)
         wanted = [family for family in families if family.needs <= met]
         require(len(wanted) > 0, "families", ", ".join(f.name for f in families), f"some that do not need {lacking}")
-        settings = [(v * task.v, task.lam) for v in bandwidths] + [(task.v, lam * task.lam) for lam in ridges]
         grid = [
             [
                 Candidate(family=family, solver=solver, steps=steps, v=v, lam=lam, rows=slice(0))
                 for family in wanted
                 if family.tried_at(v, lam, task)
-                for solver, steps in [family.on(replace(task, N=prompts.N))]
+                for solver, steps in [family.on(task)]
             ]
             for v, lam in settings
         ]
         run = partial(_run, prompts, task, contexts, krr, grid, DIVERGED * size, progress)
         tried = [candidate for part in grid for candidate in part]
-        # A user's own solver or kernel may change and keep its name.
-        if cache and not task.fingerprints and all(candidate.family in FAMILIES for candidate in tried):
+        # A user's own solver, task or kernel may change and keep its name.
+        ours = type(task) in (Task, LinearRegression) and not getattr(task, "fingerprints", None)
+        if cache and anchor is None and ours and all(candidate.family in known for candidate in tried):
             named = [[c.family.name, repr(c.solver), c.steps, c.v, c.lam] for c in tried]
             stayed, table = kept(library_identity(prompts, named, contexts, task.to_dict()), run)
         else:
@@ -138,9 +145,14 @@ class Library:
             remarks.append(f"{', '.join(diverged)} diverge on these prompts: not in the library, so never the answer")
         if barred := [family.name for family in families if family not in wanted]:
             remarks.append(f"{', '.join(barred)}: not in the library, for they need {lacking}, which is not so here")
-        for kind in dict.fromkeys(family.kind for family in families if family not in FAMILIES):
+        for kind in dict.fromkeys(family.kind for family in families if family not in known):
             remarks.append(f"rates unknown for class {kind}: the calibration suite has no planted model of it")
         grid_values = [[c.family.name, repr(c.solver), c.steps, c.v, c.lam] for c in candidates]
+        weight = torch.ones(len(contexts), dtype=krr.dtype)
+        if domain.even:
+            weight = _evened(table)
+            table = table * weight.float()
+        facts = asdict(task) if is_dataclass(task) and not isinstance(task, type) else {"task": repr(task)}
         return Library(
             task=task,
             prompts=prompts,
@@ -149,15 +161,27 @@ class Library:
             families=there,
             candidates=tuple(candidates),
             table=table,
-            krr=krr,
-            hash=digest([grid_values, contexts, asdict(task)]),
+            krr=krr * weight,
+            weight=weight,
+            hash=digest([grid_values, contexts, facts]),
             remarks=tuple(remarks),
         )
 
 
+def _evened(table: Float[Tensor, "R B C"]) -> Float[Tensor, "C"]:
+    """Per context length the root of the median share of the distance over its own share, of at most 1; shares are
+    means over the library."""
+    squares = table.square().mean(1).double()
+    total = squares.sum(-1, keepdim=True)
+    share = (squares / total)[total.squeeze(-1) > 0].mean(0)
+    if not bool(share.isfinite().all()) or float(share.max()) <= 0:
+        return torch.ones(table.shape[-1], dtype=torch.float64)
+    return (share.median() / share.clamp_min(1e-300)).sqrt().clamp_max(1.0)
+
+
 def _run(
     prompts: Prompts,
-    task: Task,
+    task: Any,
     contexts: Sequence[int],
     krr: Float[Tensor, "B C"],
     grid: Sequence[Sequence[Candidate]],
@@ -182,19 +206,19 @@ def _run(
 
 
 def _distances(
-    prompts: Prompts, task: Task, contexts: Sequence[int], krr: Float[Tensor, "B C"], candidates: Sequence[Candidate]
+    prompts: Prompts, task: Any, contexts: Sequence[int], krr: Float[Tensor, "B C"], candidates: Sequence[Candidate]
 ) -> list[Float[Tensor, "T B C"]]:
     """A_t - KRR of candidates at one (v, lam), the systems decomposed once."""
     if not candidates:
         return []
-    task = replace(task, v=candidates[0].v, sigma=math.sqrt(candidates[0].lam))
+    v, lam = candidates[0].v, candidates[0].lam
     kinds = [torch.float64 if candidate.solver.continuous else torch.long for candidate in candidates]
     steps = [torch.tensor(candidate.steps, dtype=kind) for candidate, kind in zip(candidates, kinds, strict=True)]
     found = [krr.new_empty(len(numbers), *krr.shape) for numbers in steps]
     block = max(1, BLOCK // ((prompts.N + 1) * max(prompts.N + 1, *map(len, steps))))
     for start in range(0, prompts.B, block):
         rows = slice(start, start + block)
-        batch = Batch.of(prompts[rows], task)
+        batch = batch_of(prompts[rows], task, v, lam)
         for column, n in enumerate(contexts):
             system = batch.system(n)
             for candidate, numbers, away in zip(candidates, steps, found, strict=True):
@@ -202,20 +226,7 @@ def _distances(
     return found
 
 
-def _multiples(argument: str, given: Sequence[float]) -> list[float]:
-    """`given` as a list of finite numbers above 0."""
-    numbers = as_float_tensor(argument, given, 1).tolist()
-    for number in numbers:
-        require_positive(**{argument: number})
-    return numbers
-
-
 def canonical_order(prompts: Prompts) -> Int[Tensor, "B"]:
     """Sequences ranked by sum_i y_i, every second one first: two halves that are alike and fixed by the content."""
     rank = prompts.y.double().sum(-1).cpu().argsort(stable=True)
     return torch.cat([rank[0::2], rank[1::2]])
-
-
-def default_contexts(N: int) -> list[int]:
-    """The nine context lengths for N = 40, in proportion for other N."""
-    return sorted({max(1, round(n * N / CONTEXTS[-1])) for n in CONTEXTS})

@@ -17,6 +17,7 @@ from layerstep.measurement.identification.decision import (
     RangeResult,
 )
 from layerstep.measurement.identification.label_interventions import MODEL_FN, LabelInterventions
+from layerstep.measurement.identification.schedule import Schedule
 
 if TYPE_CHECKING:
     from layerstep.measurement.identification.result import Verdict
@@ -53,7 +54,9 @@ def summary(verdict: Verdict) -> list[str]:
 def _answer(verdict: Verdict) -> str:
     overall, label = verdict.overall, verdict.label
     if overall.status == IDENTIFIED:
-        return f"Layer by layer {label} predicts as {overall.solver} does (layers {span(overall.usable)})."
+        found = verdict.description(Schedule)
+        grown = f", {found.words}" if found is not None and found.form else ""
+        return f"Layer by layer {label} predicts as {overall.solver} does (layers {span(overall.usable)}){grown}."
     if overall.status == NOTHING:
         return f"There is nothing to identify in {label}: {overall.reason}."
     words = {
@@ -127,7 +130,8 @@ def _results(verdict: Verdict) -> Iterator[str]:
     overall, rule = verdict.overall, verdict.rule
     yield (
         f"  layers {span(overall.layers)}; usable {span(overall.usable) or 'none'}; "
-        f"{verdict.sequences} sequences of {verdict.task.inputs} inputs, n = {' '.join(map(str, verdict.contexts))}"
+        f"{verdict.sequences} sequences of {getattr(verdict.task, 'inputs', 'its own')} inputs, "
+        f"n = {' '.join(map(str, verdict.contexts))}"
     )
     if not overall.fits:
         return
@@ -139,10 +143,12 @@ def _results(verdict: Verdict) -> Iterator[str]:
     yield f"  U = {overall.U:.3f} is left in all (limit {rule.u_limit:g})"
     yield f"  margin = {overall.margin:.3f} to {overall.rival} (at least {rule.margin_limit:g})"
     yield ""
-    yield f"  class               score   [5 %,  95 %]        V  {'v':<15}  lam"
+    widths = hasattr(verdict.task, "v")  # a linear task has no bandwidth
+    yield "  class               score   [5 %,  95 %]        V  " + (f"{'v':<15}  " if widths else "") + "lam"
     for fit in one_per_class(overall):
         interval = "[{:.3f}, {:.3f}]".format(*fit.score_interval)
-        yield f"  {fit.kind:<18} {fit.score:6.3f}  {interval:<15} {fit.V:7.4f}  {_pair(fit.v):<15}  {_pair(fit.lam)}"
+        v = f"{_pair(fit.v):<15}  " if widths else ""
+        yield f"  {fit.kind:<18} {fit.score:6.3f}  {interval:<15} {fit.V:7.4f}  {v}{_pair(fit.lam)}"
     table = verdict.table
     assert table is not None
     yield ""
@@ -190,7 +196,9 @@ def cannot_say(verdict: Verdict) -> Iterator[str]:
     if overall.fits:
         best = overall.fits[0]
         if best.v[0] != best.v[1] or best.lam[0] != best.lam[1]:
-            yield f"the bandwidth and ridge: the halves fit v = {best.v[0]:.3g}, {best.v[1]:.3g}"
+            same = best.v[0] == best.v[1]
+            which = f"lam = {best.lam[0]:.3g}, {best.lam[1]:.3g}" if same else f"v = {best.v[0]:.3g}, {best.v[1]:.3g}"
+            yield f"the {'ridge' if same else 'bandwidth and ridge'}: the halves fit {which}"
     if differs := list(_off_calibration(verdict)):
         yield "the error rate of this verdict: " + ", ".join(differs)
 
@@ -198,11 +206,18 @@ def cannot_say(verdict: Verdict) -> Iterator[str]:
 def _off_calibration(verdict: Verdict) -> Iterator[str]:
     """Where prompts and task differ from those the error rates were measured on."""
     setting, task = verdict.calibration.get("setting", {}), verdict.task
-    for name, value in {"N": task.N, "v": task.v, "sigma": task.sigma, "d": task.d}.items():
-        if name in setting and not math.isclose(setting[name], value):
-            yield f"{name} = {value:g} (calibrated at {setting[name]:g})"
-    if task.kernel != "gaussian":
-        yield f"kernel {task.kernel} (calibrated with gaussian)"
+    for name in ("N", "v", "sigma", "d"):
+        if name not in setting or not hasattr(task, name):
+            continue
+        there = setting[name] if isinstance(setting[name], list) else [setting[name]]
+        value = getattr(task, name)
+        if not any(math.isclose(value, each) for each in there):
+            yield f"{name} = {value:g} (calibrated at {', '.join(f'{each:g}' for each in there)})"
+    kernel, calibrated = getattr(task, "kernel", type(task).__name__), setting.get("kernel", "gaussian")
+    if kernel != calibrated:
+        yield f"kernel {kernel} (calibrated with {calibrated})"
+    if getattr(task, "prior", "gaussian") != "gaussian" or getattr(task, "pool", None) is not None:
+        yield "other weights than Gaussian ones (calibrated with those)"
     if verdict.sequences >= setting.get("sequences", 0):
         return
     words = f"calibrated with {setting['sequences']}"

@@ -15,11 +15,13 @@ from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.identification.crossfit import Residuals
 from layerstep.measurement.identification.decision import NOTHING, RangeResult, Rule
 from layerstep.measurement.identification.descriptions import Description, as_json
+from layerstep.measurement.identification.domains import domain_of
 from layerstep.measurement.identification.figure import draw, draw_ranking
 from layerstep.measurement.identification.report import cannot_say, headline, lines, summary
+from layerstep.measurement.identification.schedule import Schedule
 from layerstep.measurement.similarity import directions
 from layerstep.reprs import brief, cut, folded
-from layerstep.tasks import Task, Trajectory
+from layerstep.tasks import Trajectory
 
 D = TypeVar("D", bound=Description)
 
@@ -53,7 +55,7 @@ class LayerTable:
         if not overall.fits:
             return None
         library, fits = residuals.library, overall.fits
-        target = library.prompts.y[:, list(library.contexts)]
+        target = library.prompts.y[:, list(library.contexts)] * library.weight
         away, errors = (directions(residuals.values - centre, target) for centre in (library.krr, target))
         cosine, sime = [], []
         for fit in fits:
@@ -82,7 +84,7 @@ class Verdict:
     overall: RangeResult
     layers: tuple[RangeResult, ...]
     label: str
-    task: Task
+    task: Any
     sequences: int
     rule: Rule
     calibration: dict[str, Any]
@@ -96,7 +98,7 @@ class Verdict:
     library_hash: str = ""
 
     @staticmethod
-    def nothing(words: str, path: Trajectory, task: Task, rule: Rule, seed: int) -> Verdict:
+    def nothing(words: str, path: Trajectory, task: Any, rule: Rule, seed: int) -> Verdict:
         """The verdict on a trajectory that cannot be tested, and why."""
 
         def result(stages: list[float]) -> RangeResult:
@@ -109,13 +111,19 @@ class Verdict:
             task=task,
             sequences=path.B,
             rule=rule,
-            calibration=read_record(),
+            calibration=read_record(domain_of(task).name),
             seed=seed,
         )
 
     @property
     def solver(self) -> str | None:
         return self.overall.solver
+
+    @property
+    def schedule(self) -> str | None:
+        """How the steps grow with the layer: linear, quadratic or geometric; None where undecided or not asked."""
+        found = self.description(Schedule)
+        return None if found is None else found.form
 
     @property
     def status(self) -> str:
@@ -150,7 +158,7 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Everything, as JSON values."""
         values = {f.name: as_json(getattr(self, f.name)) for f in fields(self)}
-        values["task"] = self.task.to_dict()
+        values["task"] = self.task.to_dict() if hasattr(self.task, "to_dict") else repr(self.task)
         values["descriptions"] = {each.name: each.to_dict() for each in self.descriptions}
         return {"solver": self.solver, "status": self.status, "cannot_say": list(self.cannot_say)} | values
 

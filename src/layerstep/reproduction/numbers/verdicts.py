@@ -11,7 +11,7 @@ from layerstep.construction import construct
 from layerstep.errors import LayerstepError
 from layerstep.measurement import Instrument, Rule
 from layerstep.measurement.calibration.record import read_record
-from layerstep.measurement.identification.library import default_contexts
+from layerstep.measurement.identification.domains import default_contexts
 from layerstep.reproduction.numbers.measurements import layers_after_blocks, model_identity
 from layerstep.reproduction.numbers.model import Models
 from layerstep.reproduction.numbers.store import Store, to_json

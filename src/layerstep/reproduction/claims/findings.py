@@ -59,7 +59,7 @@ def main_answers(numbers: Numbers) -> list[Answer]:
         named = sum(verdict.solver is not None for verdict in models)
         right = sum(verdict.solver == verdict.truth for verdict in controls)
         silent, known = probed(numbers)
-        cannot = f"So do {silent} of {known} networks that run a solver, read so: it shows nothing."
+        cannot = f"Nor do {silent} of {known} networks that run a solver, so that it shows nothing."
         cannot = cannot if known else "It shows nothing of a solver inside, which such probes do not read."
         rows.append(
             Answer(

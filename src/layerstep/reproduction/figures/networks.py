@@ -31,6 +31,7 @@ def name_of(network: WrittenInto) -> str:
     """A network in words."""
     known = {
         "sphere": "sphere", "uniform": "uniform", "gaussian": "Gaussian, s.d. 0.6",
+        "planted-richardson-dual": "by hand: Richardson, dual",
         "planted-richardson": "by hand: Richardson", "planted-causal-richardson": "by hand: causal Richardson",
         "untrained-causal": "untrained, causal mask", "untrained-open": "untrained, open mask",
     }  # fmt: skip

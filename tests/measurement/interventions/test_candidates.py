@@ -6,11 +6,11 @@ import torch
 from numpy.linalg import eigvals, matrix_power
 
 import layerstep as ls
-from layerstep.measurement.interventions.candidates import FORMS, SOLVERS, Candidate
+from layerstep.measurement.interventions.candidates import BETWEEN, FORMS, SOLVERS, Candidate
 
 TASK = ls.Task(inputs="gaussian", d=3, N=7, v=1.1)
 PROMPTS = ls.sample(TASK, 3, seed=4)
-CASES = [(mask, solver) for mask in SOLVERS for solver in SOLVERS[mask]]
+CASES = [(mask, solver) for mask in SOLVERS for solver in SOLVERS[mask] | BETWEEN[mask]]
 
 
 def by_hand(mask, solver, v, b):
@@ -27,6 +27,10 @@ def by_hand(mask, solver, v, b):
         P = np.diag(1 / sums) / max(eigvals(np.diag(1 / sums) @ A).real)
     elif solver == "causal-richardson":
         P = np.diag(1 / sums)
+    elif solver == "half-normalised":
+        P = np.diag(sums**-0.5) / max(eigvals(np.diag(sums**-0.5) @ A).real)
+    elif solver == "causal-half-normalised":
+        P = np.diag((sums * (1 + n / 4)) ** -0.5)
     elif solver == "richardson-fixed":
         P = np.eye(n) / max(eigvals(A).real)
     elif solver == "causal-richardson-fixed":

@@ -242,3 +242,26 @@ def test_a_rule_says_why_it_refuses():
         assert words in CausalRule().refuses(dataclasses.replace(layer, **changes))
     poor_match = dataclasses.replace(layer, match=dataclasses.replace(match, ranking=poor))
     assert CausalRule(unexplained=0.9).refuses(poor_match) == ""
+
+
+def test_neighbours_that_match_a_solver_and_not_each_other_are_not_claimed():
+    result = judged(POSITIVE[0])
+    first, second, third = result.layers[1], result.layers[2], result.layers[2]
+    rule = CausalRule()
+    assert [len(run) for run in rule.ranges([first, second])] == [2]
+    assert rule.ranges([first, second, third]) == []  # no step between the last two
+    assert rule.ranges([dataclasses.replace(first, transition=0.9), second]) == []
+
+
+def test_what_lies_between_two_solvers_is_not_claimed_and_must_be_beaten():
+    layer = judged(POSITIVE[0]).layers[1]
+    assert layer.match.between.name == "half-normalised, dual"
+    assert layer.match.rival.claimable
+    nearest, *others = layer.match.ranking
+    half = dataclasses.replace(next(each for each in others if not each.claimable), unexplained=0.0)
+    for ranking, words in (
+        ((half, nearest), "it is half-way between two solvers"),
+        ((nearest, dataclasses.replace(half, ratio=0.9)), "leaves as little"),
+    ):
+        changed = dataclasses.replace(layer, match=dataclasses.replace(layer.match, ranking=ranking))
+        assert words in CausalRule().refuses(changed)

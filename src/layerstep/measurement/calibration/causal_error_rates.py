@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import dataclasses
 import json
 import math
 import os
@@ -22,8 +21,7 @@ from typing import Any
 
 import torch
 
-from layerstep.files import provenance, write_json, write_text
-from layerstep.measurement.calibration.controls.suite import controls
+from layerstep.files import write_text
 from layerstep.measurement.calibration.mechanisms import Mechanism, near_misses, positives
 from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult
@@ -92,20 +90,6 @@ def assess(job: Job) -> dict[str, Any]:
         "steps_left": None if spec is None else spec.steps_left,
         "result": result.to_dict(),
     }
-
-
-def trained(directory: Path) -> list[str]:
-    """What is said of each trained control in `directory`: a test by another hand, of which nothing was tuned."""
-    lines = []
-    for control in controls():
-        if not (directory / control.name).is_dir():
-            continue
-        torch.set_num_threads(1)
-        model = GPT.from_pretrained(directory / control.name).eval()
-        result = intervene(model, control.run.task, prompts=FEW, checks=False)
-        said = "; ".join(map(str, result.claims)) or "no claim"
-        lines.append(f"{control.name} ({control.kind}): {said}")
-    return lines
 
 
 def run(work: Sequence[Job], processes: int | None = None) -> list[dict[str, Any]]:
@@ -177,28 +161,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--negative", type=int, default=COUNTS["negative"])
     parser.add_argument("--untrained", type=int, default=COUNTS["untrained"])
     parser.add_argument("--fit", type=int, default=FEW["fit"], help="prompts that readers are fitted on")
-    parser.add_argument("--controls", type=Path, help="report on the trained controls in this directory instead")
-    parser.add_argument("--rows", type=Path, help="write every result to this file")
-    parser.add_argument("--out", type=Path, help="write the counts to this file")
+    parser.add_argument("--rows", type=Path, help="write every measurement to this file, for causal_record")
     given = parser.parse_args(arguments)
-    if given.controls:
-        print("\n".join(trained(given.controls)))
-        return
     counts = {"positive": given.positive, "negative": given.negative, "untrained": given.untrained}
     prompts = FEW | {"fit": given.fit}
     rows = []
-    record: dict[str, Any] = {"rule": CausalRule().to_dict(), "prompts": prompts, "counts": counts, "seeds": {}}
     for seed in given.seeds:
         found = run(jobs(seed, counts, prompts), given.processes)
         rows += found
-        record["seeds"][str(seed)] = {
-            name: dataclasses.asdict(each) for name, each in score(found, CausalRule()).items()
-        }
         print(f"seed {seed}\n{table(score(found, CausalRule()))}", flush=True)
     if given.rows:
         write_text(given.rows, "\n".join(json.dumps(row) for row in rows))
-    if given.out:
-        write_json(given.out, record | {"provenance": provenance()})
 
 
 if __name__ == "__main__":

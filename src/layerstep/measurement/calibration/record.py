@@ -25,9 +25,10 @@ def read_causal_record() -> dict[str, Any]:
 
 
 def trained_positives() -> tuple[int, int] | None:
-    """(recognised, of) networks that were trained to run a solver the interventions try; None where not measured."""
-    counts = read_causal_record().get("controls", {}).get("positive")
-    return None if not counts else (counts["right"], counts["models"])
+    """(recognised, of) networks trained to run a solver the interventions try, none of which the rule was made on."""
+    parts = read_causal_record().get("controls", {})
+    found = [parts[part]["positive"] for part in ("test", "fresh") if "positive" in parts.get(part, {})]
+    return (sum(c["right"] for c in found), sum(c["models"] for c in found)) if found else None
 
 
 def causal_false_claims() -> tuple[int, int] | None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from layerstep.errors import require_callable, require_choice, require_count, require_flag, require_kind, require_seed
 from layerstep.measurement.interventions.alignment import Inputs, Moments, align, known_inputs
 from layerstep.measurement.interventions.baselines import p_value
-from layerstep.measurement.interventions.candidates import SOLVERS
+from layerstep.measurement.interventions.candidates import BETWEEN, SOLVERS
 from layerstep.measurement.interventions.checks import DOSES, Site, doses, swaps, transition
 from layerstep.measurement.interventions.operator import describe
 from layerstep.measurement.interventions.passes import draw, gradients, states
@@ -112,7 +112,8 @@ class _Run:
         self.chosen_on = [gradients(reader, batch, read) for batch in self.choose]
         self.scored_on = [gradients(reader, batch, read) for batch in self.score]
         self.progress(0.35)
-        self.library = Library(task, reader.mask, solvers, self.fit, self.choose)
+        self.solvers = solvers
+        self.library = Library(task, reader.mask, [*solvers, *BETWEEN[reader.mask]], self.fit, self.choose)
         layers, sites = [], []
         for index, name in enumerate(reader.sites):
             h = torch.cat([part.flatten(0, 1) for part in examples[index]]).double()
@@ -203,7 +204,7 @@ class _Run:
             "mask": self.reader.mask,
             "seed": self.seed,
             "prompts": self.counts,
-            "solvers": sorted({solver for solver, _ in self.library.names}),
+            "solvers": sorted(self.solvers),
             "lengths": [batch.n for batch in self.score],
         }
 

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from layerstep.measurement.interventions.candidates import BETWEEN
 from layerstep.measurement.interventions.checks import Dose, Swap
 from layerstep.measurement.interventions.operator import Operator
 from layerstep.measurement.interventions.rule import CausalRule
@@ -31,6 +32,10 @@ class Contender:
     @property
     def name(self) -> str:
         return f"{self.solver}, {self.form}"
+
+    @property
+    def claimable(self) -> bool:
+        return not any(self.solver in names for names in BETWEEN.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +79,12 @@ class MatchResult:
     @property
     def rival(self) -> Contender | None:
         """The other solver, or the same in the other form, with the smallest ratio."""
-        return min(self.ranking[1:], key=lambda each: each.ratio, default=None)
+        return min((each for each in self.ranking[1:] if each.claimable), key=lambda each: each.ratio, default=None)
+
+    @property
+    def between(self) -> Contender | None:
+        """The nearest of what lies half-way between two solvers, and may not be claimed."""
+        return min((each for each in self.ranking if not each.claimable), key=lambda each: each.ratio, default=None)
 
     @property
     def rival_ratio(self) -> float:

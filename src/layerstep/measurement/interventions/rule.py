@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from layerstep.errors import require_positive
 
 if TYPE_CHECKING:
-    from layerstep.measurement.interventions.result import LayerResult
+    from layerstep.measurement.interventions.result import LayerResult, MatchResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,16 +19,18 @@ class CausalRule:
 
     unexplained: the most of the response rows, 1 - c², that the nearest may leave; noise: the same of noise as large as
     the state. rival: how many times more each other solver must leave, as must the other form; the lower end of the
-    paired bootstrap's 98 % interval. gain: what is read of a unit written lies within [1/g, g]. readable: the least R²
-    of the state beside the inputs. shift: the most that noise as large as the state moves a token, in natural units.
-    p: against states of other labels. adds, replaces: the gain of the prediction written at the query, at least in the
-    functional form, at most in the dual form. transition: the least share of T1 between neighbours. layers: the fewest
-    in a row. width: the most the fitted bandwidths differ.
+    paired bootstrap's 98 % interval. between: the same of what lies half-way between two solvers. gain: what is read
+    of a unit written lies within [1/g, g]. readable: the least R² of the state beside the inputs. shift: the most that
+    noise as large as the state moves a token, in natural units. p: against states of other labels. adds, replaces: the
+    gain of the prediction written at the query, at least in the functional form, at most in the dual form.
+    transition: the least share of T1 between neighbours. layers: the fewest in a row. width: the most the fitted
+    bandwidths differ.
     """
 
     unexplained: float = 0.002
     noise: float = 0.05
     rival: float = 2.0
+    between: float = 1.0
     gain: float = 3.0
     readable: float = 0.9
     shift: float = 5.0
@@ -49,6 +51,10 @@ class CausalRule:
             return layer.reason
         if match.unexplained > self.unexplained:
             return f"{match.unexplained:.1%} of the response is not explained (at most {self.unexplained:.1%})"
+        if not match.nearest.claimable:
+            return f"it is half-way between two solvers ({match.nearest.name})"
+        if match.between is not None and match.between.ratio < self.between:
+            return f"what lies half-way to another solver leaves as little ({match.between.ratio:.2g} times)"
         if match.rival is not None and match.rival_ratio < self.rival:
             ratio = f"{match.rival_ratio:.2g} times as much (at least {self.rival:g})"
             return f"{match.rival.name} leaves only {ratio}"
@@ -72,24 +78,34 @@ class CausalRule:
     def joins(self, before: LayerResult, after: LayerResult) -> bool:
         """Whether two neighbours follow one solver: the same match, fewer steps left, and T1 between them."""
         a, b = before.match, after.match
-        if a is None or b is None or (a.solver, a.form) != (b.solver, b.form) or not a.steps_left > b.steps_left:
+        if a is None or b is None or _name(a) != _name(b) or not a.steps_left > b.steps_left:
             return False
         near = 1 / self.width <= a.bandwidth / b.bandwidth <= self.width
         return near and (before.transition is None or before.transition >= self.transition)
 
     def ranges(self, layers: Sequence[LayerResult]) -> list[list[LayerResult]]:
-        """The claims: longest runs of neighbours that pass."""
-        runs: list[list[LayerResult]] = []
-        current: list[LayerResult] = []
+        """The claims: longest runs of neighbours that pass.
+
+        Where two neighbours pass with the same solver and do not join, the layers between take other steps than it
+        does, and neither side is claimed.
+        """
+        runs: list[list[LayerResult]] = [[]]
+        broken: set[str] = set()
         for layer in layers:
-            passes = not self.refuses(layer)
-            if passes and current and self.joins(current[-1], layer):
-                current.append(layer)
-                continue
-            runs.append(current)
-            current = [layer] if passes else []
-        runs.append(current)
-        return [run for run in runs if len(run) >= self.layers]
+            before = runs[-1][-1] if runs[-1] else None
+            if self.refuses(layer):
+                runs.append([])
+            elif before is None or self.joins(before, layer):
+                runs[-1].append(layer)
+            else:
+                if before.match and layer.match and _name(before.match) == _name(layer.match):
+                    broken |= {before.site, layer.site}
+                runs.append([layer])
+        return [run for run in runs if len(run) >= self.layers and not any(layer.site in broken for layer in run)]
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def _name(match: MatchResult) -> tuple[str, str]:
+    return match.solver, match.form

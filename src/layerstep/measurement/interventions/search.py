@@ -35,6 +35,8 @@ CHANNELS, LEAST = 12, 1e-3
 ENOUGH = 2.0
 #: How many numbers of steps left have their bandwidth refined.
 SEARCHED = 6
+#: How far, in log bandwidth, the best of one step more or less is looked for.
+RIDGE = 0.1
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
@@ -234,7 +236,7 @@ def _refined(
     """
     grid = [math.log(v) for v in library.bandwidths]
     likely = table.amax(0).argsort(descending=True)[:SEARCHED].tolist()
-    most = max(likely)
+    most = min(max(likely) + 4, MOST_STEPS)
     kept: dict[float, Tensor] = {}
 
     def rows(log_v: float) -> Tensor:
@@ -251,8 +253,15 @@ def _refined(
         bounds = grid[max(start - 1, 0)], grid[min(start + 1, len(grid) - 1)]
         log_v = _golden(lambda log_v, k=k: score(log_v, k), *bounds, rounds=7)
         peaks.append((score(log_v, k), log_v, k, (bounds[1] - bounds[0]) * GOLDEN**6))
-    _, log_v, k, width = max(peaks)
+    best, log_v, k, width = max(peaks)
     log_v = _golden(lambda each: score(each, k), log_v - width, log_v + width, rounds=10)
+    best = score(log_v, k)
+    for step in (1, -1):  # along the ridge of steps and bandwidths
+        while 0 < k + step <= most:
+            near = _golden(lambda each, k=k + step: score(each, k), log_v - RIDGE, log_v + RIDGE, rounds=12)
+            if score(near, k + step) <= best:
+                break
+            best, log_v, k = score(near, k + step), near, k + step
     return math.exp(log_v), rows(log_v)[k], k
 
 

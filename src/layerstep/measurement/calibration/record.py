@@ -32,7 +32,9 @@ def trained_positives() -> tuple[int, int] | None:
 
 
 def causal_false_claims() -> tuple[int, int] | None:
-    """(claims, of) models of the test seeds that run none of the solvers tried; None where not measured."""
-    groups = read_causal_record().get("test", {})
-    found = [counts for name, counts in groups.items() if "," not in name and name != "positive"]
+    """(claims, of) networks that run none of the solvers tried, planted ones of the test seeds and trained ones that no
+    limit was set on; None where not measured."""
+    record = read_causal_record()
+    parts = [record.get("test", {}), *(record.get("controls", {}).get(part, {}) for part in ("test", "fresh"))]
+    found = [c for groups in parts for name, c in groups.items() if "," not in name and name != "positive"]
     return (sum(c["wrong"] for c in found), sum(c["models"] for c in found)) if found else None

@@ -28,7 +28,7 @@ from layerstep.measurement.interventions.rule import CausalRule
 from layerstep.tasks import Task
 from layerstep.training import GPT
 
-#: Those that the measurement and the limits were developed on. No result of another was seen before both were fixed.
+#: Those that the measurement and the limits were developed on (docs/interventions.md).
 DEVELOPMENT = (
     "richardson-functional",
     "richardson-dual",

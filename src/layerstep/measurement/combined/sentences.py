@@ -115,8 +115,8 @@ def _limits(found: Identification) -> str:
     answer = found.answer
     if answer.status == RUNS:
         false = causal_false_claims()
-        rate = f": of {false[1]} networks that run something else it claimed {false[0]}" if false else ""
-        return f"How often such a claim is wrong is known from planted mechanisms only{rate}."
+        rate = f": of {false[1]} that run something else it claimed {false[0]}" if false else ""
+        return f"How often such a claim is wrong is known from networks made for the purpose only{rate}."
     if answer.status == PREDICTS:
         own = found.own
         assert own is not None

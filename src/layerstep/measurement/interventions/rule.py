@@ -32,7 +32,7 @@ class CausalRule:
     rival: float = 2.0
     between: float = 1.0
     gain: float = 3.0
-    readable: float = 0.9
+    readable: float = 0.98
     shift: float = 5.0
     p: float = 0.05
     adds: float = 0.7

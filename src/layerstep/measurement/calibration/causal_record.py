@@ -27,7 +27,7 @@ def rows_in(files: Sequence[Path]) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines() if line]
 
 
-def planted(rows: list[dict[str, Any]], rule: CausalRule) -> dict[str, Any]:
+def of_planted(rows: list[dict[str, Any]], rule: CausalRule) -> dict[str, Any]:
     """Counts by seed, and of all seeds but the one that limits were set on."""
     seeds = sorted({row["seed"] // 1000 for row in rows})
     groups = {seed: score([row for row in rows if row["seed"] // 1000 == seed], rule) for seed in seeds}
@@ -39,7 +39,7 @@ def planted(rows: list[dict[str, Any]], rule: CausalRule) -> dict[str, Any]:
     return {"seeds": plain, "test": {name: dataclasses.asdict(each) for name, each in score(test, rule).items()}}
 
 
-def trained(rows: list[dict[str, Any]], fresh: list[dict[str, Any]], rule: CausalRule) -> dict[str, Any]:
+def of_trained(rows: list[dict[str, Any]], fresh: list[dict[str, Any]], rule: CausalRule) -> dict[str, Any]:
     """Counts of the controls that the rule was developed on, of the others, and of those trained afterwards."""
     known = [each for folder in {Path(row["folder"]).parent for row in [*rows, *fresh]} for each in found_in(folder)]
     parts = {
@@ -64,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     rule = CausalRule()
     record = {"rule": rule.to_dict(), "prompts": FEW, "calibration_seed": CALIBRATION_SEED}
-    record |= planted(rows_in(given.planted), rule)
-    record["controls"] = trained(rows_in(given.trained), rows_in(given.fresh), rule)
+    record |= of_planted(rows_in(given.planted), rule)
+    record["controls"] = of_trained(rows_in(given.trained), rows_in(given.fresh), rule)
     write_json(given.out, record | {"provenance": provenance()})
 
 

@@ -119,7 +119,7 @@ def wall_times() -> list[dict[str, Any]]:
     return rows
 
 
-def main(json: bool = False, table: bool = False) -> None:
+def main(json: bool = False, *, table: bool = False) -> None:
     rows = wall_times()
     if json:
         measured = {"overhead_seconds": overhead(), "listing_seconds": listing()}

@@ -37,7 +37,7 @@ def test_a_folder_says_which_run_it_holds_and_how_good_it_is(config):
     assert about["step"] == run.steps
     assert claimed["identity"] == run.identity
     words = (config.parent / "README.md").read_text()
-    assert words.startswith(f"# {config.parent.name}:")
+    assert f"\n# {config.parent.name}:" in words
     assert run.identity in words
     assert f"| {run.steps:,} | {claimed['evaluation']['mse'][-1]:.4f} |" in words
 

@@ -89,7 +89,7 @@ def test_the_adaptive_transformer_is_planted_by_name_and_solves_its_prompts():
     exact = ls.exact(prompts, task)[:, [5, 11]]
     assert (planted.name, planted.group, planted.solver, planted.noise) == (names[0], "outside", None, "none")
     first, last = ((planted.values[layer] - exact).abs().max() for layer in (0, -1))
-    assert last < 1e-3 < 1e-2 < first
+    assert last < 1e-2 < 4e-2 < first  # 2 to 6 steps per layer, as the seed draws them
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -218,7 +219,7 @@ def _layer(data: dict[str, Any]) -> LayerResult:
     return LayerResult(**(data | parts))
 
 
-def _match(ranking: list[dict[str, Any]], **rest: Any) -> MatchResult:
+def _match(ranking: Sequence[dict[str, Any]], **rest: Any) -> MatchResult:
     return MatchResult(ranking=tuple(Contender(**each) for each in ranking), **rest)
 
 

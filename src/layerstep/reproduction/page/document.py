@@ -56,6 +56,7 @@ _SHORTER = {
     r'<g id="[^"]*"': "<g",  # matplotlib's names are the same in every figure
     r" font-family: 'DejaVu Sans', sans-serif;": "",  # the style sheet of the page says it
     r' transform="rotate\(-0 [^"]*"': "",
+    "> <": "><",
 }
 
 
@@ -203,7 +204,10 @@ def shown(comparison: Comparison, key: str) -> str:
 
 def _script_json(value: Any) -> str:
     """JSON that may stand inside a script element: three digits are all a chart shows, and what is NaN is null."""
-    short = json.loads(
-        json.dumps(value), parse_float=lambda text: float(f"{float(text):.3g}"), parse_constant=lambda text: None
-    )
+    short = json.loads(json.dumps(value), parse_float=_three_digits, parse_constant=lambda text: None)
     return json.dumps(short, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _three_digits(text: str) -> float:
+    value = float(f"{float(text):.3g}")
+    return int(value) if value.is_integer() and abs(value) < 1e6 else value

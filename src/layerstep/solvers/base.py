@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from layerstep.errors import in_words, require
+from layerstep.errors import require
 from layerstep.solvers.system import System
 
 
@@ -52,7 +52,7 @@ class IterativeSolver(Solver):
             if step == 0:
                 shaped = isinstance(w, Tensor) and w.shape == system.y.shape
                 allowed = f"a tensor of shape {list(system.y.shape)}, as system.y"
-                require(shaped, f"iterate 0 of {self.label!r}", in_words(w), allowed)
+                require(shaped, f"iterate 0 of {self.label!r}", w, allowed)
             prediction = (system.k * w).sum(-1)
             if step == wanted[filled]:
                 out[:, filled] = prediction

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -46,9 +46,13 @@ class Batch:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @staticmethod
-    def of(prompts: Prompts, task: Any) -> Batch:
+    def of(prompts: Prompts, task: Any, v: float | None = None, lam: float | None = None) -> Batch:
+        """v, lam: another bandwidth and ridge than the task's."""
         require_fits(prompts, task)
-        return Batch(x=prompts.x, y=prompts.y, lam=task.lam, gram=task.gram(prompts.x, prompts.x), task=task)
+        if v is not None and v != getattr(task, "v", 1.0):  # a kernel of the user's may have no bandwidth
+            task = replace(task, v=v)
+        gram = task.gram(prompts.x, prompts.x)
+        return Batch(x=prompts.x, y=prompts.y, lam=task.lam if lam is None else lam, gram=gram, task=task)
 
     def system(self, n: int) -> System:
         return System(K=self.gram[:, :n, :n], k=self.gram[:, n, :n], y=self.y[:, :n], lam=self.lam, batch=self)

@@ -15,8 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerstep.errors import require_callable, require_kind
-from layerstep.measurement.identification.domains import own_features
 from layerstep.measurement.identification.families import Family
+from layerstep.measurement.identification.features import own_features
 from layerstep.measurement.identification.library import Library
 from layerstep.reprs import brief
 from layerstep.tasks import Prompts, require_task

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.measurement.identification.crossfit import Residuals
-from layerstep.measurement.identification.decision import RangeResult, Rule, of_chosen
+from layerstep.measurement.identification.decision import IDENTIFIED, RangeResult, Rule, of_chosen
 from layerstep.stats import interval, resamples
 
 RESAMPLES = 100  # of the bootstrap behind a standard deviation or a support
@@ -54,6 +54,22 @@ def as_json(value: Any) -> Any:
     return value
 
 
+def _gaps(
+    residuals: Residuals, overall: RangeResult, rule: Rule, seed: int, chosen: Sequence[tuple[int, int]]
+) -> Iterator[tuple[float, float, float]]:
+    """The scores of the other candidates above that of the first, with their 5 % and 95 % quantiles."""
+    usable = torch.isin(residuals.layers, torch.tensor(overall.usable, dtype=torch.float64))
+    assert overall.explainable is not None
+    left, _ = of_chosen(residuals, torch.tensor([list(pair) for pair in chosen]))
+    left = left[:, usable]
+    draws = resamples(residuals.distance.shape[1], rule.resamples, seed)
+    total = draws @ residuals.distance[usable].T
+    for other in left[1:]:
+        gap = ((draws @ (other - left[0]).T) / total / overall.explainable[usable]).mean(1)
+        low, high = interval(gap, 0.9).tolist()
+        yield float(gap.mean()), low, high
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowSums(Description):
     """Within an identified class: does the trajectory use row sums? None: undecided, or not compared.
@@ -78,16 +94,9 @@ class RowSums(Description):
             return None
         if not all(name in there for name in pairs[0]):
             return RowSums(row_sums=None)
-        usable = torch.isin(residuals.layers, torch.tensor(overall.usable, dtype=torch.float64))
-        assert overall.explainable is not None
-        E = overall.explainable[usable]
-        left, _ = of_chosen(residuals, torch.tensor([there[str(name)] for name in pairs[0]]))
-        with_sums, without = left[:, usable]
-        draws = resamples(residuals.distance.shape[1], rule.resamples, seed)
-        gaps = ((draws @ (without - with_sums).T) / (draws @ residuals.distance[usable].T) / E).mean(1)
-        low, high = interval(gaps, 0.9).tolist()
+        gap, low, high = next(_gaps(residuals, overall, rule, seed, [there[str(name)] for name in pairs[0]]))
         decided = low > 0 or high < 0
-        return RowSums(row_sums=low > 0 if decided else None, difference=float(gaps.mean()), interval=(low, high))
+        return RowSums(row_sums=low > 0 if decided else None, difference=gap, interval=(low, high))
 
     @property
     def status(self) -> str:
@@ -102,6 +111,45 @@ class RowSums(Description):
     def cannot_say(self) -> Iterator[str]:
         if self.row_sums is None:
             yield "whether row sums are used: uniform, gaussian or clustered inputs would tell better than the sphere"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variants(Description):
+    """The variants of an identified class that the data allow, the best first: `gaps` has their scores above its own,
+    with 5 % and 95 % quantiles. Decided when the first leaves less than every other in 95 % of the resamples."""
+
+    name: ClassVar[str] = "variant"
+
+    best: str
+    gaps: dict[str, tuple[float, float, float]]
+    decided: bool
+
+    @staticmethod
+    def of(residuals: Residuals, overall: RangeResult, rule: Rule, seed: int) -> Variants | None:
+        """Asked only of an identified class that has variants."""
+        families = {family.name: family for family in residuals.library.families}
+        chosen = {}  # per variant its best family
+        for fit in overall.fits:
+            if fit.kind == overall.solver and (variant := families[fit.family].variant):
+                chosen.setdefault(variant, fit.candidates)
+        if overall.status != IDENTIFIED or len(chosen) < 2 or overall.explainable is None:
+            return None
+        best, *others = chosen
+        gaps = dict(zip(others, _gaps(residuals, overall, rule, seed, list(chosen.values())), strict=True))
+        return Variants(best=best, gaps=gaps, decided=all(low > 0 for _, low, _ in gaps.values()))
+
+    def lines(self) -> Iterator[str]:
+        near = [variant for variant, (_, low, _) in self.gaps.items() if low <= 0]
+        if self.decided:
+            rival = min(self.gaps, key=lambda variant: self.gaps[variant][1])
+            gap, low, high = self.gaps[rival]
+            yield f"variant: {self.best} ({rival} leaves {gap:.4f} [{low:.4f}, {high:.4f}] more)"
+        else:
+            yield f"variant: undecided between {' and '.join([self.best, *near])}"
+
+    def cannot_say(self) -> Iterator[str]:
+        if not self.decided:
+            yield "which variant of its class it is: more sequences, or layers farther from KRR, would tell"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -16,8 +15,7 @@ from layerstep.measurement.identification.families import FAMILIES, Family, band
 from layerstep.measurement.identification.features import residual_features
 from layerstep.measurement.identification.linear_dictionary import linear_features
 from layerstep.measurement.identification.linear_tasks import Scales, is_linear, linear_families
-from layerstep.solvers.system import Batch
-from layerstep.tasks import LinearRegression, Prompts
+from layerstep.tasks import Prompts
 from layerstep.tasks.prompts import as_float_tensor
 
 #: Where predictions are compared, for N = 40: short contexts must not dominate, as they do in SimE over all n.
@@ -68,12 +66,13 @@ def _multiples(argument: str, given: Sequence[float]) -> list[float]:
 
 
 def _kernel_settings(task: Any, bandwidths: Sequence[float] | None, ridges: Sequence[float] | None) -> list[Setting]:
-    widths = _multiples("bandwidths", BANDWIDTHS if bandwidths is None else bandwidths)
+    widths = list(BANDWIDTHS) if bandwidths is None else _multiples("bandwidths", bandwidths)
     require(len(widths) > 0, "bandwidths", "[]", "at least one multiple of the task's")
     own = bandwidth_of(task)
     if not hasattr(task, "v"):
         widths = [1.0]
-    others = {ratio * task.lam: None for ratio in _multiples("ridges", RIDGES if ridges is None else ridges)}
+    ratios = RIDGES if ridges is None else _multiples("ridges", ridges)
+    others = {ratio * task.lam: None for ratio in ratios}
     return [(v * own, task.lam) for v in widths] + [(own, lam) for lam in others if task.lam > 0]
 
 
@@ -118,29 +117,6 @@ def contexts_of(task: Any) -> list[int]:
     return domain_of(task).contexts(task, task.N)
 
 
-def own_features(prompts: Prompts, task: Any, contexts: Sequence[int]) -> Float[Tensor, "F B C"]:
-    """The task's own, each scaled to mean square 1 at every context length; those of coordinates where x · z is K."""
-    prompts = prompts.to(torch.float64, "cpu")
-    if is_linear(task) and not isinstance(task, LinearRegression):
-        task = LinearRegression(d=prompts.d, N=prompts.N, sigma=task.sigma)
-    found = task.features(prompts, contexts) if hasattr(task, "features") else torch.zeros(0, prompts.B, len(contexts))
-    shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
-    right = isinstance(found, Tensor) and found.ndim == 3 and found.shape[1:] == (prompts.B, len(contexts))
-    words = f"[F, {prompts.B}, {len(contexts)}]: features, prompts, context lengths"
-    require(right, f"{type(task).__name__}.features", shape, words)
-    require(bool(found.isfinite().all()), f"{type(task).__name__}.features", "not finite", "finite numbers")
-    size = found.double().square().mean(dim=1, keepdim=True).sqrt()
-    return found.double() / size.clamp_min(torch.finfo(torch.float64).tiny)
-
-
 def at_length(task: Any, N: int) -> Any:
     """The task with prompts of N examples; one of the user's that is not a dataclass as it is."""
     return replace(task, N=N) if task.N != N and dataclasses.is_dataclass(task) else task  # type: ignore[type-var]
-
-
-def batch_of(prompts: Prompts, task: Any, v: float, lam: float) -> Batch:
-    """The systems of these prompts with another bandwidth and ridge than the task's."""
-    if v != bandwidth_of(task):
-        task = replace(task, v=v)
-    batch = Batch.of(prompts, task)
-    return batch if lam == task.lam else replace(batch, lam=lam, _made={})

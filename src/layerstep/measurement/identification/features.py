@@ -13,15 +13,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from layerstep.errors import require
+from layerstep.measurement.identification.linear_tasks import is_linear
 from layerstep.solvers.system import Batch, Spectrum, System, ridge
-from layerstep.tasks import Prompts
+from layerstep.tasks import LinearRegression, Prompts
 from layerstep.tasks.kernels import distance
 
 SEVEN = (0.0, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, math.inf)  # edges in s, the spectrum of the row-sum system
@@ -39,7 +40,7 @@ def residual_features(prompts: Prompts, task: Any, contexts: Sequence[int]) -> F
     batch = Batch.of(prompts, task)
     away = distance(prompts.x, prompts.x)
     widths = OTHER_BANDWIDTHS if hasattr(task, "v") else ()  # a kernel of the user's may have no bandwidth
-    others = [Batch.of(prompts, replace(task, v=ratio * task.v)) for ratio in widths]
+    others = [Batch.of(prompts, task, ratio * task.v) for ratio in widths]
     gram = torch.exp(-away / getattr(task, "v", float(away.mean())))
     middle = math.log(contexts[len(contexts) // 2])
     columns = [
@@ -109,3 +110,18 @@ def krr_of_part(
     A = ridge(K, max(system.lam if lam is None else lam, least))
     w = torch.linalg.solve(A, system.y[:, part].unsqueeze(-1)).squeeze(-1)
     return (k * w).sum(-1)
+
+
+def own_features(prompts: Prompts, task: Any, contexts: Sequence[int]) -> Float[Tensor, "F B C"]:
+    """The task's own, each scaled to mean square 1 at every context length; those of coordinates where x · z is K."""
+    prompts = prompts.to(torch.float64, "cpu")
+    if is_linear(task) and not isinstance(task, LinearRegression):
+        task = LinearRegression(d=prompts.d, N=prompts.N, sigma=task.sigma)
+    found = task.features(prompts, contexts) if hasattr(task, "features") else torch.zeros(0, prompts.B, len(contexts))
+    shape = list(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    right = isinstance(found, Tensor) and found.ndim == 3 and found.shape[1:] == (prompts.B, len(contexts))
+    words = f"[F, {prompts.B}, {len(contexts)}]: features, prompts, context lengths"
+    require(right, f"{type(task).__name__}.features", shape, words)
+    require(bool(found.isfinite().all()), f"{type(task).__name__}.features", "not finite", "finite numbers")
+    size = found.double().square().mean(dim=1, keepdim=True).sqrt()
+    return found.double() / size.clamp_min(torch.finfo(torch.float64).tiny)

@@ -18,8 +18,7 @@ from torch import Tensor
 from layerstep.measurement.identification.crossfit import Residuals
 from layerstep.measurement.identification.decision import RangeResult, Rule
 from layerstep.measurement.identification.descriptions import RESAMPLES, Description
-from layerstep.measurement.identification.domains import batch_of
-from layerstep.solvers.system import System
+from layerstep.solvers.system import Batch, System
 from layerstep.stats import resamples
 
 POWERS = (0.5, 0.75, 1.0, 1.5, 2.0)
@@ -111,7 +110,7 @@ def _components(residuals: Residuals, v: float) -> dict[str, Float[Tensor, "B C 
     """For each normalisation the components c_k of KRR gathered on the bins of log s, split linearly between the two
     nearest."""
     library = residuals.library
-    batch = batch_of(library.prompts, library.task, v, library.task.lam)
+    batch = Batch.of(library.prompts, library.task, v)
     systems = [batch.system(n) for n in library.contexts]
     names = NORMALISATIONS if batch.least_row_sum > 0 else NORMALISATIONS[1:]
     columns = {name: torch.stack([_binned(*_spectrum(s, name)) for s in systems], dim=1) for name in names}

@@ -18,7 +18,7 @@ from torch import Tensor
 from layerstep.errors import require
 from layerstep.files import digest
 from layerstep.measurement.identification.cache import Kept, kept, library_identity
-from layerstep.measurement.identification.domains import Domain, at_length, batch_of, domain_of
+from layerstep.measurement.identification.domains import Domain, at_length, domain_of
 from layerstep.measurement.identification.families import NEEDS, Family, require_families, require_sound
 from layerstep.reprs import brief
 from layerstep.solvers import Solver
@@ -107,7 +107,7 @@ class Library:
         krr = torch.stack([own.system(n).exact for n in contexts], dim=-1) if anchor is None else anchor[order]
         met = own.meets
         for v in dict.fromkeys(v for v, _ in settings):
-            met &= batch_of(prompts, task, v, task.lam).meets | {"unit diagonal"}
+            met &= Batch.of(prompts, task, v).meets | {"unit diagonal"}
         lacking = " and ".join(NEEDS[need] for need in NEEDS if need not in met)
         known = domain.families(task)
         families = known if families is None else families
@@ -128,9 +128,7 @@ class Library:
         ]
         run = partial(_run, prompts, task, contexts, krr, grid, DIVERGED * size, progress)
         tried = [candidate for part in grid for candidate in part]
-        # A user's own solver, task or kernel may change and keep its name.
-        ours = type(task) in (Task, LinearRegression) and not getattr(task, "fingerprints", None)
-        if cache and anchor is None and ours and all(candidate.family in known for candidate in tried):
+        if cache and anchor is None and _is_ours(task) and all(candidate.family in known for candidate in tried):
             named = [[c.family.name, repr(c.solver), c.steps, c.v, c.lam] for c in tried]
             stayed, table = kept(library_identity(prompts, named, contexts, task.to_dict()), run)
         else:
@@ -166,6 +164,11 @@ class Library:
             hash=digest([grid_values, contexts, facts]),
             remarks=tuple(remarks),
         )
+
+
+def _is_ours(task: Any) -> bool:
+    """Whether names say all about it: a user's own task or kernel may change and keep its name."""
+    return type(task) in (Task, LinearRegression) and not getattr(task, "fingerprints", None)
 
 
 def _evened(table: Float[Tensor, "R B C"]) -> Float[Tensor, "C"]:
@@ -218,7 +221,7 @@ def _distances(
     block = max(1, BLOCK // ((prompts.N + 1) * max(prompts.N + 1, *map(len, steps))))
     for start in range(0, prompts.B, block):
         rows = slice(start, start + block)
-        batch = batch_of(prompts[rows], task, v, lam)
+        batch = Batch.of(prompts[rows], task, v, lam)
         for column, n in enumerate(contexts):
             system = batch.system(n)
             for candidate, numbers, away in zip(candidates, steps, found, strict=True):

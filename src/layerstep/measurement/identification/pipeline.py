@@ -13,7 +13,7 @@ from layerstep.errors import InputError, require, require_callable, require_kind
 from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.identification.crossfit import Instrument
 from layerstep.measurement.identification.decision import Rule, left_out, numbered, out_of_order, result_on
-from layerstep.measurement.identification.descriptions import RowSums, Slopes
+from layerstep.measurement.identification.descriptions import RowSums, Slopes, Variants
 from layerstep.measurement.identification.domains import at_length, domain_of
 from layerstep.measurement.identification.families import Family
 from layerstep.measurement.identification.filters import FilterFit
@@ -21,7 +21,6 @@ from layerstep.measurement.identification.label_interventions import MODEL_FN, i
 from layerstep.measurement.identification.library import Library
 from layerstep.measurement.identification.result import LayerTable, Verdict
 from layerstep.measurement.identification.schedule import Schedule
-from layerstep.measurement.identification.variants import Variants
 from layerstep.tasks import Prompts, Trajectory, require_task
 from layerstep.tasks.prompts import as_float_tensor
 

@@ -81,7 +81,7 @@ def _numbers(verdict: Verdict) -> str:
 def _limits(verdict: Verdict) -> str:
     off = ", ".join(_off_calibration(verdict))
     rates = f"; here they are not known: {off}" if off else ""
-    if verdict.status != IDENTIFIED:
+    if verdict.overall.status != IDENTIFIED:
         return (
             "That is not evidence against a solver inside: probes fitted on y read the best prediction in a state, not "
             f"the state of an iteration{f' (error rates are not known for {off})' if off else ''}."

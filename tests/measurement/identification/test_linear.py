@@ -1,6 +1,6 @@
 """Verdicts on linear regression: families of the field, schedules and variants, anchors, tasks of the user's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -206,3 +206,35 @@ def test_features_of_a_users_task_have_a_shape():
 def test_families_of_linear_tasks_are_refused_elsewhere():
     with pytest.raises(ls.InputError, match=r"task = a Task: must be a task whose kernel is x · z"):
         ls.linear_families(ls.Task())
+
+
+@pytest.fixture(scope="module")
+def ridged():
+    """With the grid's ridges, for the families whose constants are made of them."""
+    names = ("gd-weights", "nesterov-weights", "heavy-ball-weights", "chebyshev-weights")
+    few = [family for family in ls.linear_families(TASK) if family.name in names]
+    return ls.Instrument.prepare(PROMPTS, TASK, families=few)
+
+
+def test_ridges_between_those_of_the_grid_are_found(ridged):
+    lam = 1.31 * TASK.lam  # the grid has 1 and 1.6
+    own = replace(TASK, sigma=lam**0.5)
+    path = ls.solve(ls.SOLVERS["heavy-ball-weights"], PROMPTS, own, [2, 4, 6, 8])
+    fit = identify(path, PROMPTS, TASK, instrument=ridged).overall.fit("heavy-ball-weights")
+    assert fit.lam == pytest.approx((lam, lam), rel=0.03)
+    assert fit.score < 2e-3
+    coarse = identify(path, PROMPTS, TASK, instrument=replace(ridged, blends=()))
+    assert coarse.overall.fit("heavy-ball-weights").score > 10 * fit.score
+
+
+def test_the_loss_of_a_blend_is_that_of_its_predictions(ridged):
+    library = ridged.library
+    path = ls.solve(ls.SOLVERS["nesterov-weights"], PROMPTS, TASK, [3, 9], contexts=library.contexts)
+    away = path.values[:, library.order] * library.weight - library.krr
+    assert len(ridged.blends) == len(library.families)
+    for blends in ridged.blends:
+        for h, half in enumerate(ridged.halves):
+            table = library.predictions(blends.candidate(7, library))[:, half].double()
+            expected = (away[:, None, half] - table).square().sum(-1).mean(-1)
+            found = blends.losses(ridged._losses(away, h), h, library)[7].double()
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

@@ -17,12 +17,14 @@ from torch import Tensor
 from layerstep.errors import require_callable, require_kind
 from layerstep.measurement.identification.families import Family
 from layerstep.measurement.identification.features import own_features
-from layerstep.measurement.identification.library import Library
+from layerstep.measurement.identification.library import Candidate, Library
+from layerstep.measurement.identification.refinement import Blends, blends_of
 from layerstep.reprs import brief
 from layerstep.tasks import Prompts, require_task
 from layerstep.threads import one_thread
 
 AT_A_TIME = 16  # candidates whose residuals are made together: products of a size, in the cache
+LIVE = 1e-3  # of the mean square label: layers nearer to KRR say nothing of the way there
 RIDGE = 3e-3  # of the mean square of a feature: keeps collinear features from fitting noise
 
 
@@ -33,11 +35,13 @@ class Residuals:
     distance [L, B]: sum_n (M_l - KRR)². left [Q, L, B]: sum_n r² with r = M_l - A_t, t chosen on the half b is not in.
     structured [Q, L, B]: sum_n r r^ with r^ what the residual features predict of r, fitted on the half b is not
     in: its expectation is 0 when r is unpredictable. fitted [Q, L, 2]: min_t of the mean of sum_n r² over each half;
-    row [Q, L, 2]: the row of the library with that t. label_share [L]: the share of the variance of M_l that the
+    place [Q, L, 2]: where that t is among the steps. candidates: the library's, and for each half and family the ridge
+    between those of the grid that fits best there. label_share [L]: the share of the variance of M_l that the
     features predict, 0 when the layer does not see the labels.
     """
 
     library: Library
+    candidates: tuple[Candidate, ...]
     values: Float[Tensor, "L B C"]
     layers: Float[Tensor, "L"]
     halves: tuple[slice, slice]
@@ -45,7 +49,7 @@ class Residuals:
     left: Float[Tensor, "Q L B"]
     structured: Float[Tensor, "Q L B"]
     fitted: Float[Tensor, "Q L 2"]
-    row: Int[Tensor, "Q L 2"]
+    place: Int[Tensor, "Q L 2"]
     label_share: Float[Tensor, "L"]
 
 
@@ -57,6 +61,7 @@ class Instrument:
     features: Float[Tensor, "F B C"]
     halves: tuple[slice, slice]
     spread: Float[Tensor, "2 R"]  # sum over each half of |A_t - KRR|²
+    blends: tuple[Blends, ...]  # ridges between those of the grid
 
     __repr__ = brief
 
@@ -99,7 +104,8 @@ class Instrument:
         middle = (library.prompts.B + 1) // 2
         halves = (slice(0, middle), slice(middle, library.prompts.B))
         spread = torch.stack([library.table[:, h].square().sum(dim=(1, 2)) for h in halves])
-        return Instrument(library=library, features=features, halves=halves, spread=spread)
+        blends = tuple(blends_of(library, halves)) if library.domain.between else ()
+        return Instrument(library=library, features=features, halves=halves, spread=spread, blends=blends)
 
     @one_thread()  # a thousand small products: threads would only wait for each other
     def cross_fit(self, values: Float[Tensor, "L B C"], layers: Float[Tensor, "L"]) -> Residuals:
@@ -107,15 +113,8 @@ class Instrument:
         library = self.library
         values = values.to(library.krr)[:, library.order] * library.weight
         away = values - library.krr
-        L, Q = len(values), len(library.candidates)
-        row = torch.empty(Q, L, 2, dtype=torch.long)
-        fitted = torch.empty(Q, L, 2, dtype=torch.float64)
-        for h in (0, 1):
-            loss = self._losses(away, h)
-            for q, candidate in enumerate(library.candidates):
-                best = loss[:, candidate.rows].min(1)
-                fitted[q, :, h] = best.values
-                row[q, :, h] = candidate.rows.start + best.indices
+        candidates, fitted, place = self._fitted(away)
+        L, Q = len(values), len(candidates)
         left = torch.empty(Q, L, library.prompts.B, dtype=torch.float64)
         structured = torch.empty_like(left)
         label_share = torch.zeros(L, dtype=torch.float64)
@@ -124,7 +123,8 @@ class Instrument:
             predict = self._predictor(train, test)
             for start in range(0, Q, AT_A_TIME):  # the residuals of all would be the largest array here
                 some = slice(start, start + AT_A_TIME)
-                residual = away - library.table[row[some, :, h]]
+                made = zip(candidates[some], place[some, :, h], strict=True)
+                residual = away - torch.stack([library.predictions(candidate, steps) for candidate, steps in made])
                 r = residual[:, :, test]
                 left[some, :, test] = r.square().sum(-1)
                 expected = predict(residual[:, :, train].flatten(0, 1)).view_as(r)
@@ -134,6 +134,7 @@ class Instrument:
             label_share += (centred[:, test] * predict(centred[:, train])).sum(dim=(1, 2)) / total
         return Residuals(
             library=library,
+            candidates=candidates,
             values=values,
             layers=layers,
             halves=self.halves,
@@ -141,9 +142,27 @@ class Instrument:
             left=left,
             structured=structured,
             fitted=fitted,
-            row=row,
+            place=place,
             label_share=label_share,
         )
+
+    def _fitted(
+        self, away: Float[Tensor, "L B C"]
+    ) -> tuple[tuple[Candidate, ...], Float[Tensor, "Q L 2"], Int[Tensor, "Q L 2"]]:
+        """The candidates, and of each the least mean loss over each half and the place of its step."""
+        library = self.library
+        losses = [self._losses(away, h) for h in (0, 1)]
+        candidates = list(library.candidates)
+        least = [[tuple(loss[:, candidate.rows].min(1)) for loss in losses] for candidate in candidates]
+        distance = away.square().sum(-1).mean(1).to(library.table)
+        far = distance > LIVE * library.prompts.y.square().mean() * len(library.contexts)
+        for blends in self.blends if bool(far.any()) else ():
+            both = [blends.losses(loss, h, library).min(-1) for h, loss in enumerate(losses)]
+            for k in sorted({int((best.values[:, far] / distance[far]).mean(1).argmin()) for best in both}):
+                candidates.append(blends.candidate(k, library))
+                least.append([(best.values[k], best.indices[k]) for best in both])
+        fitted, place = (torch.stack([torch.stack([pair[h][i] for h in (0, 1)], -1) for pair in least]) for i in (0, 1))
+        return tuple(candidates), fitted.double(), place
 
     def _losses(self, away: Float[Tensor, "L B C"], h: int) -> Float[Tensor, "L R"]:
         """Mean over half h of sum_n (m - a)² = |m|² - 2 m·a + |a|² for every row a = A_t - KRR; m = M_l - KRR."""

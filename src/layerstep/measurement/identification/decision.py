@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerstep.errors import as_float, quoted, require, require_choice, require_count
-from layerstep.measurement.identification.crossfit import Residuals
+from layerstep.measurement.identification.crossfit import LIVE, Residuals
 from layerstep.reprs import brief
 from layerstep.stats import interval, resamples
 
@@ -41,7 +41,7 @@ class Rule:
     v_resembles: float = 0.05
     margin_limit: float = 0.01
     u_limit: float = 0.8
-    live: float = 1e-3  # mean squared distance to KRR, in units of the mean square label
+    live: float = LIVE  # mean squared distance to KRR, in units of the mean square label
     explainable: float = 0.1
     label_share: float = 0.05  # of a layer's variance predicted from the labels; below it the layer ignores them
     resamples: int = 400
@@ -73,7 +73,7 @@ class Fit:
     at_cap: Bool[Tensor, "L"]  # the last t of the grid was chosen
     U_layer: Float[Tensor, "L"]
     V_layer: Float[Tensor, "L"]
-    candidates: tuple[int, int] = field(metadata={"internal": True})  # their places in the library
+    candidates: tuple[int, int] = field(metadata={"internal": True})  # their places among the candidates
 
     __repr__ = brief
 
@@ -135,8 +135,8 @@ def out_of_order(residuals: Residuals, overall: RangeResult) -> Iterator[str]:
     layers, best = residuals.layers[usable], overall.fits[0]
     falls = torch.ones_like(layers, dtype=torch.bool)
     for h, q in enumerate(best.candidates):  # on both halves of the sequences, or it may be chance
-        candidate = residuals.library.candidates[q]
-        step = torch.tensor(candidate.steps, dtype=torch.float64)[residuals.row[q, usable, h] - candidate.rows.start]
+        steps = torch.tensor(residuals.candidates[q].steps, dtype=torch.float64)
+        step = steps[residuals.place[q, usable, h]]
         falls &= step < FALL * step.cummax(0).values
     if falls.any():
         yield f"the fitted steps fall at {numbered(layers[falls])}: not the order of a solver's steps"
@@ -202,8 +202,8 @@ def result_on(
     tied = tuple(kind for kind, gap in gaps.items() if gap < rule.margin_limit)
 
     def fit(a: int) -> Fit:
-        pair = tuple(residuals.library.candidates[q] for q in chosen[a].tolist())
-        rows = torch.stack([residuals.row[chosen[a, h], :, h] - pair[h].rows.start for h in (0, 1)])
+        pair = tuple(residuals.candidates[q] for q in chosen[a].tolist())
+        places = torch.stack([residuals.place[chosen[a, h], :, h] for h in (0, 1)])
         steps = torch.tensor(pair[0].steps, dtype=torch.float64)
         return Fit(
             family=families[a].name,
@@ -214,8 +214,8 @@ def result_on(
             V=float(remainder[a]),
             score_interval=tuple(score_range[a].tolist()),
             V_interval=tuple(remainder_range[a].tolist()),
-            step=steps[rows].mean(0),
-            at_cap=(rows == len(steps) - 1).any(0),
+            step=steps[places].mean(0),
+            at_cap=(places == len(steps) - 1).any(0),
             U_layer=U[a],
             V_layer=V[a],
             candidates=tuple(chosen[a].tolist()),
@@ -265,7 +265,7 @@ def _reason(status: str, nearest: str, tied: tuple[str, ...], U: float, V: float
 
 def _choose(residuals: Residuals, name: str, live: Bool[Tensor, "L"]) -> tuple[int, int]:
     """For each half the candidate of a family with the least mean_l U_l on that half, over live layers."""
-    numbers = [q for q, c in enumerate(residuals.library.candidates) if c.family.name == name]
+    numbers = [q for q, c in enumerate(residuals.candidates) if c.family.name == name]
     pick = []
     for h, rows in enumerate(residuals.halves):
         U = residuals.fitted[numbers][:, live, h] / residuals.distance[live][:, rows].mean(1)

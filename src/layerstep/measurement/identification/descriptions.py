@@ -176,7 +176,7 @@ class Slopes(Description):
         fits = [fit for fit in overall.fits if fit.family == "richardson"]
         if not fits or int(long.sum()) < 3:
             return None
-        centre = library.candidates[fits[0].candidates[0]]
+        centre = residuals.candidates[fits[0].candidates[0]]
         grid = sorted({c.v for c in library.candidates})
         place = grid.index(centre.v)
         ours = {c.v: c for c in library.candidates if c.family.name == "richardson" and c.lam == library.task.lam}

@@ -27,7 +27,7 @@ RIDGES = (0.25, 0.4, 0.63, 1.6, 2.5, 4.0, 6.5)
 IN_D = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 IN_N = (0.5, 0.75, 1.0)
 #: Ridges of linear tasks: multiples of the task's; where it has next to none, shares of mean |x|².
-LINEAR_RIDGES = (0.4, 0.5, 0.63, 0.8, 1.25, 1.6, 2.0, 2.5)
+LINEAR_RIDGES = (0.4, 0.63, 1.6, 2.5)
 LINEAR_SHARES = (0.0003, 0.0006, 0.0012, 0.0025, 0.005, 0.0125)
 NO_RIDGE = 1e-3  # of mean |x|²
 
@@ -37,7 +37,8 @@ Setting = tuple[float, float]  # a bandwidth and a ridge
 @dataclass(frozen=True, kw_only=True)
 class Domain:
     """One kind of tasks. name: of its calibration record. even: no context length may carry more of the distance to
-    KRR than the median one does, on average over the library."""
+    KRR than the median one does, on average over the library. between: ridges between those of `settings` are looked
+    at, too (`refinement`)."""
 
     name: str
     families: Callable[[Any], tuple[Family, ...]]
@@ -45,6 +46,7 @@ class Domain:
     settings: Callable[[Any, Sequence[float] | None, Sequence[float] | None], list[Setting]]
     features: Callable[[Prompts, Any, Sequence[int]], Float[Tensor, "F B C"]]
     even: bool
+    between: bool
 
 
 def default_contexts(N: int) -> list[int]:
@@ -96,6 +98,7 @@ KERNEL = Domain(
     settings=_kernel_settings,
     features=residual_features,
     even=False,
+    between=False,
 )
 LINEAR = Domain(
     name="linear",
@@ -104,6 +107,7 @@ LINEAR = Domain(
     settings=_linear_settings,
     features=linear_features,
     even=True,
+    between=True,
 )
 
 

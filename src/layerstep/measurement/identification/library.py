@@ -34,7 +34,8 @@ DIVERGED = 1e3
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A family at one bandwidth and ridge; `rows` are its steps in the library's table."""
+    """A family at one bandwidth and ridge; `rows` are its steps in the library's table. parts: of one between the
+    grid's ridges, the rows it is made of and their weights."""
 
     family: Family
     solver: Solver
@@ -42,6 +43,7 @@ class Candidate:
     v: float
     lam: float
     rows: slice
+    parts: tuple[tuple[slice, float], ...] = ()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,6 +73,12 @@ class Library:
     remarks: tuple[str, ...] = ()
 
     __repr__ = brief
+
+    def predictions(self, candidate: Candidate, steps: Any = slice(None)) -> Float[Tensor, "T B C"]:
+        """A_t - KRR at these of its steps, by their places; all by default."""
+        if not candidate.parts:
+            return self.table[candidate.rows][steps]
+        return torch.stack([weight * self.table[rows][steps] for rows, weight in candidate.parts]).sum(0)
 
     @property
     def domain(self) -> Domain:

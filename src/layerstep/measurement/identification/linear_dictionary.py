@@ -27,6 +27,7 @@ from layerstep.tasks.kernels import distance
 TOP = (0.0, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, math.inf)  # edges in shares of the largest eigenvalue
 DIAGONAL = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0, math.inf)  # in units of mean K(x, x)
 SHARPNESS = (0.3, 1.0, 3.0)  # of softmax averages, in units of the standard deviation of x · z
+PASSES = (0.3, 1.0)  # step sizes of one pass over the examples, in units of 1 / |x_i|²
 ROUGH_RIDGES = (0.01, 0.2)  # of a kernel's KRR, in units of K(x, x)
 
 
@@ -54,9 +55,20 @@ def _features(system: System, grams: Sequence[Tensor], log_n: float) -> Iterator
     spread = float(system.batch.gram.square().mean().sqrt())
     averages = [(torch.softmax(b * system.k / spread, dim=1) * system.y).sum(-1) for b in SHARPNESS]
     rough = [krr_of_part(system, slice(None), gram, lam) for gram, lam in zip(grams, ROUGH_RIDGES, strict=True)]
-    for feature in (*bands, *steps, *averages, *half_solutions(system), *rough):
+    passes = [_one_pass(system, eta, backward) for eta in PASSES for backward in (False, True)]
+    for feature in (*bands, *steps, *averages, *half_solutions(system), *rough, *passes):
         yield feature
         yield feature * log_n
     power = system.y.square().mean(-1)
     for feature in (*relative, *averages):
         yield feature * (power - power.mean())
+
+
+def _one_pass(system: System, eta: float, backward: bool) -> Float[Tensor, "B"]:
+    """The prediction after one pass θ += eta x_i (y_i - x_i·θ) / |x_i|² over the examples, from either end."""
+    K, k, y = (part.flip(-1) if backward else part for part in (system.K, system.k, system.y))
+    K = K.flip(-2) if backward else K
+    own = K.diagonal(dim1=-2, dim2=-1)
+    lower = K.tril(-1) + torch.diag_embed(torch.where(own > 0, own, 1) / eta)
+    w = torch.linalg.solve_triangular(lower, y.unsqueeze(-1), upper=False).squeeze(-1)
+    return (k * w).sum(-1)

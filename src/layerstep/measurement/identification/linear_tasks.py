@@ -92,6 +92,7 @@ def _families(task: Any) -> tuple[Family, ...]:
         return Family(name=name, kind=kind or name, solver=solver or SOLVERS[name], steps=steps, **more)
 
     gd: dict[str, Any] = {"kind": "gd-weights"}
+    plus: dict[str, Any] = {**gd, "variant": "inputs change, too (GD++)", "settings": "bandwidths"}  # it has no ridge
     one = GradientDescentInWeights(eta=1 / scales.top)
     found = [
         family("gd-weights", many, variant="a step size for every prompt and length"),
@@ -101,18 +102,13 @@ def _families(task: Any) -> tuple[Family, ...]:
             "gd-weights-slow", many, replace(one, eta=0.25 / scales.top), variant="one step size for all prompts", **gd
         ),
         *(
-            family(
-                f"gd++ {gamma:g}", whole_steps(20, 200, 20, dense=20), solver, variant="inputs change, too (GD++)", **gd
-            )
+            family(f"gd++ {gamma:g}", whole_steps(20, 200, 20, dense=20), GradientDescentPlusPlus(gamma=gamma), **plus)
             for gamma in (0.03, 0.1, 0.3)
-            for solver in [GradientDescentPlusPlus(gamma=gamma)]
         ),
-        family(
-            "gd++ one step size",
-            whole_steps(20, 200, 20, dense=20),
-            GradientDescentPlusPlus(gamma=0.1 / scales.top, eta=1 / scales.top, absolute=True),
-            variant="inputs change, too (GD++)",
-            **gd,
+        *(
+            family(f"gd++ {gamma:g} one step size", whole_steps(20, 200, 20, dense=20), solver, **plus)
+            for gamma in (0.1, 0.25)
+            for solver in [GradientDescentPlusPlus(gamma=gamma / scales.top, eta=1 / scales.top, absolute=True)]
         ),
         family("newton", [k / 4 for k in range(97)]),
         family("newton-frobenius", [k / 4 for k in range(97)], kind="newton"),
@@ -125,7 +121,7 @@ def _families(task: Any) -> tuple[Family, ...]:
         family("kaczmarz", whole_steps(12, 60, 12, dense=12)),
         family("online-gd", log_steps(0.002, 2, 60), OnlineGD(scale=1 / scales.square), settings="own"),
         family("causal-gd", whole_steps(20, 400, 30, dense=20)),
-        family("ridge", [0, *log_steps(1 / 300, 1e6, 110)], RidgePath(scale=scales.square), settings="own"),
+        family("ridge", [0, *log_steps(1 / 300, 1e6, 400)], RidgePath(scale=scales.square), settings="own"),
         family("shrink", [100 * k / 60 for k in range(61)]),
         family("recursive", points),
         family("knn", points),

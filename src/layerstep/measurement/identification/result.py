@@ -59,7 +59,7 @@ class LayerTable:
         away, errors = (directions(residuals.values - centre, target) for centre in (library.krr, target))
         cosine, sime = [], []
         for fit in fits:
-            table = library.table[library.candidates[fit.candidates[0]].rows].double()
+            table = library.predictions(residuals.candidates[fit.candidates[0]]).double()
             for out, layers, steps in ((cosine, away, table), (sime, errors, table + (library.krr - target))):
                 out.append(torch.einsum("lbc,tbc->lt", layers, directions(steps, target)).amax(1) / target.shape[0])
         return LayerTable(

@@ -51,10 +51,10 @@ class Schedule(Description):
         if overall.status not in (IDENTIFIED, AMBIGUOUS) or residuals.library.domain.name != "linear":
             return None
         library = residuals.library
-        candidate = library.candidates[overall.fits[0].candidates[0]]
+        candidate = residuals.candidates[overall.fits[0].candidates[0]]
         usable = torch.isin(residuals.layers, torch.tensor(overall.usable, dtype=torch.float64))
         away = (residuals.values - library.krr)[usable].float()
-        table = library.table[candidate.rows]
+        table = library.predictions(candidate)
         loss = (away.square().sum(-1)[:, None] - 2 * torch.einsum("lbc,tbc->ltb", away, table)) + table.square().sum(-1)
         draws = resamples(away.shape[1], RESAMPLES, seed).float()
         sums = torch.einsum("rb,ltb->rlt", torch.cat([torch.ones_like(draws[:1]), draws]), loss)

@@ -2,6 +2,7 @@
 
 PYTHONPATH=src python3 benchmarks/gpu/train_controls.py --out $OUT --seconds 520     all
 PYTHONPATH=src python3 benchmarks/gpu/train_controls.py --out $OUT --smoke           20 s of training, nothing packed
+PYTHONPATH=src python3 benchmarks/gpu/train_controls.py --out $OUT --seconds 240 --seed 1 --only gd boost    a part
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=520.0, help="for everything")
     parser.add_argument("--steps", type=int, default=60_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="train these controls only")
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("--tiny", action="store_true", help="a try on any device")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.set_float32_matmul_precision("high")
     size = {"layers": 4, "width": 32, "heads": 2, "N": 8, "d": 2, "batch": 8} if args.tiny else {}
-    members = controls(seed=args.seed, **size)
+    members = controls(args.only, seed=args.seed, **size)
     seconds = 20.0 if args.smoke else args.seconds - AFTERWARDS
     trained = train(members, device, seconds - (time.monotonic() - began), args.steps)
     print(

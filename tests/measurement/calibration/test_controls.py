@@ -10,7 +10,7 @@ from layerstep.measurement.calibration.controls.check import responses
 from layerstep.measurement.calibration.controls.lessons import Units, at_tokens, lesson, points, problem, roles, stacked
 from layerstep.measurement.calibration.controls.mechanism import MEMORY, Descent, F, Problem, S, Swap, supervised
 from layerstep.measurement.calibration.controls.network import STATE, Edit, Stacked, directions, initialise
-from layerstep.measurement.calibration.controls.suite import FIXED_STEP, INTERVAL, controls
+from layerstep.measurement.calibration.controls.suite import CAUSAL_STEP, FIXED_STEP, INTERVAL, controls
 from layerstep.measurement.calibration.controls.trainer import CHUNK, Trainer
 from layerstep.training import GPT
 from layerstep.training.gpt import enlist
@@ -47,6 +47,24 @@ def test_a_causal_control_predicts_as_its_solver_one_step_per_layer(name, late):
     found = LISTED[name].mechanism.states(Problem.causal(task, prompts.x, prompts.y), 8)[late - 1 :, :, 1:, F]
     wanted = ls.solve(ls.SOLVERS[name], prompts, task, 8 - late).values
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
+def test_a_causal_step_of_one_size_needs_no_row_sums():
+    task, prompts = ls.Task(N=24), ls.sample(ls.Task(N=24), 8, 3)
+    mechanism = LISTED["causal-richardson-fixed"].mechanism
+    found = mechanism.states(Problem.causal(task, prompts.x, prompts.y), 8)[-1, ..., S]
+    K, y = task.gram(prompts.x, prompts.x)[:, :24, :24].tril(), prompts.y[:, :24, None]
+    w = torch.zeros_like(y)
+    for _ in range(6):
+        w = w + CAUSAL_STEP * (y - K @ w - task.lam * w)
+    torch.testing.assert_close(found[:, :24], w.squeeze(-1), rtol=0, atol=1e-12)
+
+
+def test_some_controls_can_be_asked_for_and_are_the_same_as_among_all():
+    some = controls(["gd", "causal-boost"], seed=1)
+    assert some == [control for control in controls(seed=1) if control.name in ("gd", "causal-boost")]
+    with pytest.raises(ls.InputError, match="nobody"):
+        controls(["nobody"])
 
 
 def test_descent_is_its_recursion_in_two_layers():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from layerstep.errors import require_choice
 from layerstep.measurement.calibration.controls.mechanism import Boost, Descent, Dual, Functional, Mechanism, chebyshev
 from layerstep.tasks import Task
 from layerstep.training import Model, Run
@@ -16,6 +17,8 @@ Kind = Literal["positive", "near-miss", "decoy", "labels"]
 
 #: Fixed steps for up to 24 examples on the sphere: the largest eigenvalue of K is about 11, that of K (K + lam I) 120.
 FIXED_STEP, DESCENT_STEP = 1 / 12, 1 / 140
+#: Under a causal mask steps are not normal: larger ones grow before they shrink.
+CAUSAL_STEP = 1 / 9
 #: The interval of the Chebyshev recursion; the spectrum of D^-1/2 (K + lam I) D^-1/2 ends at 1.
 INTERVAL = (0.02, 1.02)
 
@@ -35,12 +38,20 @@ class Control:
 
 
 def controls(
-    *, layers: int = 8, width: int = 128, heads: int = 4, N: int = 24, d: int = 5, batch: int = 64, seed: int = 0
+    only: Sequence[str] = (),
+    *,
+    layers: int = 8,
+    width: int = 128,
+    heads: int = 4,
+    N: int = 24,
+    d: int = 5,
+    batch: int = 64,
+    seed: int = 0,
 ) -> list[Control]:
-    """All controls of one size, open mask first; those of one mask train stacked."""
+    """The controls of these names, or all, of one size, open mask first; those of one mask train stacked."""
     gains, carries = chebyshev(*INTERVAL, steps=layers)
     sphere, uniform, gaussian = (Task(inputs=inputs, N=N, d=d) for inputs in ("sphere", "uniform", "gaussian"))
-    fixed = {"scales": ("none",), "gains": (FIXED_STEP,)}
+    fixed, slower = ({"scales": ("none",), "gains": (step,)} for step in (FIXED_STEP, CAUSAL_STEP))
     richardson = Functional(solver="richardson")
     listed: list[tuple[str, Kind, Task, Mechanism | None]] = [
         ("richardson-functional", "positive", sphere, richardson),
@@ -68,7 +79,10 @@ def controls(
         ("causal-boost", "positive", sphere, Boost(solver="causal-boost", first=2)),
         ("causal-decoy", "decoy", sphere, Dual(solver="causal-richardson", first=2)),
         ("causal-labels", "labels", sphere, None),
+        ("causal-richardson-fixed", "positive", sphere, Dual(solver="causal-richardson-fixed", first=2, **slower)),
     ]
+    for name in only:
+        require_choice("only", name, [name for name, *_ in (*listed, *causal)])
     return [
         Control(
             name=name,
@@ -88,6 +102,7 @@ def controls(
         )
         for mask, entries in (("open", listed), ("causal", causal))
         for index, (name, kind, task, mechanism) in enumerate(entries)
+        if not only or name in only
     ]
 
 

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import as_device, quoted, require
+from layerstep.errors import as_device
 from layerstep.files import provenance, write_json
 from layerstep.measurement.calibration.controls.lessons import Lesson, Units, lesson, stacked
 from layerstep.measurement.calibration.controls.mechanism import COLUMNS as STATE_COLUMNS
@@ -275,16 +275,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60_000, help="at most so many steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default=None)
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="train these controls only")
+    parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="train these controls only")
     parser.add_argument("--small", action="store_true", help="5 layers, width 64, N = 12, d = 2: for a CPU")
     args = parser.parse_args()
     device = as_device(args.device)
     torch.set_float32_matmul_precision("high")
     began = time.monotonic()
     size = {"layers": 5, "width": 64, "N": 12, "d": 2, "batch": 32} if args.small else {}
-    members = [each for each in controls(seed=args.seed, **size) if not args.only or each.name in args.only]
-    require(bool(members), "only", quoted(args.only), "names of controls")
-    for each in train(members, device, args.seconds, args.steps):
+    for each in train(controls(args.only, seed=args.seed, **size), device, args.seconds, args.steps):
         each.save(args.out, time.monotonic() - began)
         print("\n".join(each.report()))
 

@@ -6,6 +6,7 @@ What the scripts beside it share: a clock, the number of steps that fit, and a m
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import tarfile
 import time
@@ -16,10 +17,12 @@ from typing import Any
 
 import torch
 
+from layerstep.errors import InputError
 from layerstep.files import provenance, write_json, write_text
 from layerstep.folders.layout import CHECKPOINTS
 from layerstep.training import GPT, Run, evaluate
 from layerstep.training.checkpoint import load_checkpoint
+from layerstep.training.config import scalars
 from layerstep.training.engine import Engine
 from layerstep.training.loop import training
 from layerstep.training.sampling import CHUNK
@@ -28,6 +31,16 @@ from layerstep.training.stack import Layout
 SHARD_BYTES = 10_000_000
 LOG_RECORDS = 250
 MEASURED = 6  # chunks of steps that the pace is measured on
+
+
+def changed(run: Run, words: Sequence[str]) -> Run:
+    """The run with scalars changed as in optimizer=muon lr=1e-3."""
+    kinds = scalars(run.task)
+    given = dict(word.partition("=")[::2] for word in words)
+    for name in given:
+        if name not in kinds:
+            raise InputError(f"--set {name}: is not a number of a run. There are: {', '.join(kinds)}.")
+    return run.override(**{name: kinds[name](text) for name, text in given.items()})
 
 
 def pace(runs: Sequence[Run], device: torch.device) -> float:
@@ -104,10 +117,12 @@ def save(
         "provenance": provenance(device),
     }
     write_json(folder / name / "evaluation.json", facts)
+    # Without noise the best error is 0 from n = d on, and a model's is compared with its own at n = 0.
+    unit, of = (found.krr, "the best") if math.isfinite(found.ratio) else (found.mse[0].expand_as(found.mse), "n = 0")
     ratios = " ".join(
-        f"n={n}: {found.mse[n] / found.krr[n]:.3f}" for n in (1, 5, 10, 20, run.task.N) if n <= run.task.N
+        f"n={n}: {found.mse[n] / unit[n]:.4f}" for n in sorted({1, 5, 10, 20, run.task.N}) if n <= run.task.N
     )
-    print(f"{name:<24} mse {found.mse[-1]:.4f}, exact {found.krr[-1]:.4f}, ratio {ratios}", flush=True)
+    print(f"{name:<24} mse {found.mse[-1]:.4f}, best {found.krr[-1]:.4f}, over {of}: {ratios}", flush=True)
     return gpt, facts
 
 

@@ -4,7 +4,9 @@ PYTHONPATH=src python3 benchmarks/gpu/train_linear.py --out $OUT --seconds 480 -
 
 garg: d = 20, N = 40, softmax, a curriculum in dimension (5 to 20) and length (11 to 41), as Garg et al.: two seeds
 without noise, one with sigma 0.5. linear: the same with linear attention. open: the same with an open mask, where the
-order of the examples cannot matter. raventos: d = 8, N = 16, sigma 0.5, weights from pools of 8 to 4,096.
+order of the examples cannot matter. raventos: d = 8, N = 16, sigma 0.5, weights from pools of 8 to 4,096. looped:
+d = 5, N = 20, one block used 12 times, z <- f(x + z) as Yang et al., by autograd (no kernels of ours).
+--set optimizer=muon lr=1e-3 changes any number of all runs of the group.
 Without the curriculum in dimension d = 20 was not learned (results/linear). Every model is evaluated beside the exact
 answer; `layerstep identify DIR --task linear ...` then says whose steps its layers are.
 """
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from stacked import pack_models, save, that_fit, train_until
+from stacked import changed, pack_models, save, that_fit, train_until
 
 import layerstep as ls
 
@@ -42,6 +44,17 @@ GROUPS: dict[str, tuple[dict[str, Any], dict[str, dict[str, Any]]]] = {
         {"task": RAVENTOS, "curriculum_dims": 0, "curriculum_every": 0, "layers": 8, "heads": 2, "width": 128},
         {f"raventos-pool-{M}": {"seed": 0, "pool": M} for M in (8, 64, 512, 4096)},
     ),
+    "looped": (
+        {
+            "task": ls.LinearRegression(d=5, N=20),
+            "model": ls.Model(layers=1, loops=12, heads=4, width=128),
+            "curriculum_dims": 2,
+            "optimizer": "muon",
+            "lr": 1e-3,
+            "precision": "float32",
+        },
+        {"looped-sigma-0": {"seed": 0}, "looped-sigma-0.5": {"seed": 0, "sigma": 0.5}},
+    ),
 }
 AFTERWARDS = 8.0  # seconds for a model's errors
 
@@ -53,13 +66,16 @@ def main() -> None:
     parser.add_argument("--group", choices=list(GROUPS), default="garg")
     parser.add_argument("--seconds", type=float, default=480.0, help="for everything")
     parser.add_argument("--steps", type=int, default=164_000)
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="such as optimizer=muon lr=1e-3")
     parser.add_argument("--tiny", action="store_true", help="a try on any device")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     shared, members = GROUPS[args.group]
     base = ls.PRESETS["linear"].override(steps=args.steps, warmup=min(1000, args.steps // 4), **shared)
+    base = changed(base, args.set)
     if args.tiny:
-        base = base.override(layers=2, width=32, heads=2, batch=8, precision="float32")
+        layers = 2 if base.model.loops == 1 else 1
+        base = base.override(layers=layers, width=32, heads=2, batch=8, precision="float32")
     home, folder = args.out / "work", args.out / "models"
     start = time.monotonic()
     seconds = args.seconds - 10 - len(members) * AFTERWARDS * (not args.tiny) - (start - began)

@@ -10,13 +10,17 @@ import torch
 from torch import nn
 
 from layerstep.errors import FileError, InputError
+from layerstep.measurement.reading.hooks import GPTReader
+from layerstep.measurement.reading.published import Looped
 from layerstep.tasks import Prompts, Task, sample
 from layerstep.training import GPT, Model, Run, config
 from layerstep.training.config import ATTENTION
+from layerstep.training.engine import Engine
 from layerstep.training.evaluation import evaluate
 from layerstep.training.fused import unsupported
 from layerstep.training.gpt import Attention, interleave
 from layerstep.training.huggingface import load_garg, save_huggingface
+from oracles.training import CPU, reference, same_training
 
 TASK = Task(N=6, d=3)
 SMALL = Model(layers=2, heads=2, width=16)
@@ -227,6 +231,51 @@ def test_an_attention_that_nobody_wrote_is_refused(where, monkeypatch):
         else:
             attention = pytest.importorskip("layerstep.training.fused.attention")
             attention._shape(14, 2, 16, "sigmoid", 1)
+
+
+LOOPED = Model(layers=2, heads=2, width=16, loops=3)
+
+
+def test_a_looped_model_is_yangs(tmp_path):
+    prompts = sample(TASK, 4, seed=0)
+    gpt = GPT(LOOPED, d=3, N=6).initialise(1).double()
+    once = GPT(SMALL, d=3, N=6).double()
+    once.load_state_dict(gpt.state_dict())
+    wanted = Looped(once, 3)(once.tokens(prompts))
+    torch.testing.assert_close(gpt(prompts), wanted)
+    assert not torch.allclose(gpt(prompts), once(prompts))
+    gpt.save_pretrained(tmp_path)
+    assert torch.equal(GPT.from_pretrained(tmp_path)(prompts), gpt(prompts))
+
+
+def test_every_use_of_a_block_is_a_site():
+    prompts = sample(TASK, 4, seed=0)
+    gpt = GPT(LOOPED, d=3, N=6).initialise(1).double()
+    reader = GPTReader(gpt, attention=True)
+    assert reader.stages[-1] == 6
+    assert reader.sites[-2:] == ("attention 6", "block 6")
+    made = reader.run(prompts)
+    torch.testing.assert_close(made.output, gpt(prompts))
+    torch.testing.assert_close(torch.stack(made.states[::2]), gpt(prompts, hidden=True)[1])
+    again = reader.run(prompts, {"block 6": lambda h: made.states[-1] + 0 * h, "block 3": lambda h: 2 * h})
+    torch.testing.assert_close(again.output, made.output)
+
+
+def test_a_looped_model_trains_as_autograd_has_it():
+    run = Run(task=TASK, model=LOOPED, steps=40, batch=4, lr=3e-3, warmup=5, curriculum_every=0, precision="float64")
+    loss_of = lambda gpt, x, y, step: (gpt(interleave(x, y)) - y).square().mean()  # noqa: E731
+    same_training(Engine([run], CPU), 0, 4, reference(run, 4, loss_of))
+
+
+def test_loops_go_without_saying_and_what_cannot_loop_says_so(tmp_path):
+    assert "loops" not in SMALL.to_dict()
+    assert Model.from_dict(LOOPED.to_dict()) == LOOPED
+    words = unsupported(Run(model=LOOPED, precision="bfloat16"), torch.device("cuda"))
+    assert "loops" in words or "Triton" in words
+    with pytest.raises(InputError, match=r"loops = 3: must be 1"):
+        save_huggingface(GPT(LOOPED, d=3, N=6), tmp_path)
+    with pytest.raises(InputError, match="loops = 0"):
+        Model(loops=0)
 
 
 def test_linear_attention_has_no_gpt2(tmp_path):

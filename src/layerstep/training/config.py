@@ -39,6 +39,7 @@ class Model:
     attention: softmax; linear, (q·k/√d_head) v with no normaliser; linear-mean, that divided by the visible keys.
     mask: causal, tokens x_1, y_1, x_2, ... that see what came before, a prediction at every x; or open, the paper's
     theorem: one token per example, all see all examples, and queries that no other token sees.
+    loops: how often the same blocks are used, z <- f(x + z) with the tokens x again before each (Yang et al. 2023).
     """
 
     layers: int = 12
@@ -46,9 +47,10 @@ class Model:
     width: int = 256
     attention: str = "softmax"
     mask: str = "causal"
+    loops: int = 1
 
     def __post_init__(self) -> None:
-        require_count(layers=self.layers, heads=self.heads, width=self.width)
+        require_count(layers=self.layers, heads=self.heads, width=self.width, loops=self.loops)
         require_choice("attention", self.attention, ATTENTION)
         require_choice("mask", self.mask, MASK)
         require(
@@ -61,10 +63,12 @@ class Model:
         coerce_numbers(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields. A causal mask goes without saying: models from before there was another keep their identity."""
+        """The fields. A causal mask and one loop go without saying: models from before there was another keep their
+        identity."""
         values = asdict(self)
-        if self.mask == "causal":
-            del values["mask"]
+        for name, usual in {"mask": "causal", "loops": 1}.items():
+            if values[name] == usual:
+                del values[name]
         return values
 
     @classmethod

@@ -113,6 +113,8 @@ class Block(nn.Module):
 class GPT(Pretrained, nn.Module):
     """Pre-LN transformer that predicts y_{n+1} at x_{n+1} from n examples.
 
+    Where the model has loops, its blocks f are used as often: z <- f(x + norm(z)), x the embedded tokens.
+
     Causal mask: tokens x_1, y_1, x_2, ..., one pass gives the predictions for all n. Open mask: one pass for each n, as
     every example sees all n of them; no positions, so that the order of the examples cannot matter.
     """
@@ -138,7 +140,8 @@ class GPT(Pretrained, nn.Module):
 
     def __repr__(self) -> str:
         model, count = self.model, sum(each.numel() for each in self.parameters())
-        kind = f"{model.layers} layers of width {model.width}, {model.heads} heads, {model.attention} attention"
+        layers = f"{model.layers} layers" + (f" used {model.loops} times" if model.loops > 1 else "")
+        kind = f"{layers} of width {model.width}, {model.heads} heads, {model.attention} attention"
         where = f"{self.read_in.weight.dtype}, {self.read_in.weight.device}"
         return f"GPT({kind}, {model.mask} mask, d={self.d}, N={self.N}, {count:,} parameters, {where})"
 
@@ -147,7 +150,7 @@ class GPT(Pretrained, nn.Module):
     ) -> Float[Tensor, "B M"] | tuple[Float[Tensor, "B M"], Float[Tensor, "L1 B T W"]]:
         """Predictions at the x tokens [B, N+1], entry n from n examples; of tokens under an open mask, at every point.
 
-        hidden=True adds the residual stream after the embedding and after every block, [L+1, B, T, W]; under an open
+        hidden=True adds the residual stream after the embedding and every use of a block, [L+1, B, T, W]; under an open
         mask that of the queries, [L+1, B, N+1, W], entry n from n examples.
         """
         if isinstance(prompts, Prompts) and not self.causal:
@@ -179,7 +182,7 @@ class GPT(Pretrained, nn.Module):
     def stream(
         self, prompts: Prompts | Float[Tensor, "B T D"], n: int | Int[Tensor, "B"] | None = None
     ) -> Iterator[Float[Tensor, "B T W"]]:
-        """The residual stream, one state at a time: after the embedding, then after every block.
+        """The residual stream, one state at a time: after the embedding, then after every use of a block.
 
         n, under an open mask: the first n points of the prompts are examples, all others queries that see them, by
         default the last point alone. Token 0 is the dummy.
@@ -187,9 +190,19 @@ class GPT(Pretrained, nn.Module):
         tokens = self.tokens(prompts, n) if isinstance(prompts, Prompts) else prompts
         x, mask = self.embed(tokens)
         yield x
-        for block in self.blocks:
-            x = block(x, mask)
+        embedded = x
+        for use, block in enumerate(self.uses):
+            x = block(self.enter(use, x, embedded), mask)
             yield x
+
+    @property
+    def uses(self) -> list[Block]:
+        """The blocks in the order of their use: in every loop the same."""
+        return [*self.blocks] * self.model.loops  # type: ignore[list-item]
+
+    def enter(self, use: int, x: Float[Tensor, "B T W"], embedded: Float[Tensor, "B T W"]) -> Float[Tensor, "B T W"]:
+        """What a block is given at this use of the blocks: the state before it, or the tokens again in a new loop."""
+        return embedded + self.norm(x) if use and use % self.model.layers == 0 else x
 
     def embed(self, tokens: Float[Tensor, "B T D"]) -> tuple[Float[Tensor, "B T W"], Bool[Tensor, "B 1 T T"] | None]:
         """Tokens in the residual stream, and what each of them sees (None: all before it)."""
@@ -232,6 +245,6 @@ class GPT(Pretrained, nn.Module):
                 continue
             std = 1 / math.sqrt(self.d) if name.startswith("read_in") else 0.02
             if name.endswith(("attention.out.weight", "down.weight")):
-                std /= math.sqrt(2 * self.model.layers)
+                std /= math.sqrt(2 * self.model.layers * self.model.loops)
             parameter.copy_(std * normals(seed, index, 3, parameter.shape))
         return self

@@ -54,6 +54,7 @@ def save_huggingface(gpt: GPT, path: str | os.PathLike) -> Path:
     kind = gpt.model.attention
     require(kind == "softmax", "attention", repr(kind), "'softmax'", "GPT-2 has no linear attention.")
     require(gpt.causal, "mask", repr(gpt.model.mask), "'causal'", "A GPT-2 sees nothing that comes later.")
+    require(gpt.model.loops == 1, "loops", gpt.model.loops, "1", "A GPT-2 uses every layer once.")
     folder, state = as_path("path", path), gpt.state_dict()
     backbone = {theirs: _turned(ours, state[ours]) for ours, theirs in backbone_names(gpt.model.layers).items()}
     # A GPT-2 always has a vocabulary; ours is one token that is never used.

@@ -103,7 +103,8 @@ def needed_bytes(runs: Sequence[Run]) -> int:
     run, S = runs[0], len(runs)
     size, points = (8 if run.dtype == torch.float64 else 4), run.task.N + 1
     weights = 4 * S * parameters(run.model, run.task.d, run.task.N) * size  # and gradient, and two moments
-    kept = 14 * run.model.layers * run.batch * 2 * points * run.model.width * (size // 2)  # for the backward pass
+    depth = run.model.layers * run.model.loops
+    kept = 14 * depth * run.batch * 2 * points * run.model.width * (size // 2)  # for the backward pass
     prompts = CHUNK * run.batch * points * (S * (run.task.d + 1) + 2 * points) * size
     return weights + kept + prompts + BLOCK_BYTES * run.model.layers
 

@@ -116,7 +116,8 @@ def _readable(reader: Reader, task: Task, head: Head | None, probes: Probes | No
     editable = isinstance(reader, EditableReader)
     words = [f"{len(reader.sites)} sites"]
     if isinstance(model, GPT):
-        words = [f"{model.model.layers} layers of width {model.model.width}"]
+        loops = f" used {model.model.loops} times" if model.model.loops > 1 else ""
+        words = [f"{model.model.layers} layers{loops} of width {model.model.width}"]
     if editable:
         words.append(f"{reader.mask} mask")
     return Subject(

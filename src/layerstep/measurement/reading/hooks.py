@@ -85,7 +85,7 @@ class EditableReader(Reader, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class GPTReader:
-    """The residual stream of a layerstep GPT: the embedding and after every block; attention=True adds the half-way.
+    """The residual stream of a GPT: the embedding and after every use of a block; attention=True adds the half-way.
 
     normed=True reads the last state after the final norm, as GPT-2's `hidden_states` (Fu et al.'s probes) have it.
     """
@@ -99,11 +99,11 @@ class GPTReader:
     @property
     def stages(self) -> tuple[float, ...]:
         step = 1 if not self.attention else 0.5
-        return tuple(step * k for k in range(round(len(self.model.blocks) / step) + 1))
+        return tuple(step * k for k in range(round(len(self.model.uses) / step) + 1))
 
     @property
     def sites(self) -> tuple[str, ...]:
-        names = {0.0: "embedding"} | ({float(len(self.model.blocks)): "final norm"} if self.normed else {})
+        names = {0.0: "embedding"} | ({float(len(self.model.uses)): "final norm"} if self.normed else {})
         return tuple(
             names.get(stage, f"block {int(stage)}" if stage == int(stage) else f"attention {int(stage + 0.5)}")
             for stage in self.stages
@@ -142,12 +142,12 @@ class GPTReader:
             return states[-1]
 
         x, mask = self.model.embed(self.model.tokens(prompts))
-        x = passed(x)
-        for block in self.model.blocks:
-            x = block.attend(x, mask)  # type: ignore[operator]
+        embedded = x = passed(x)
+        for use, block in enumerate(self.model.uses, 1):
+            x = block.attend(self.model.enter(use - 1, x, embedded), mask)
             x = passed(x) if self.attention else x
-            x = block.feed(x)  # type: ignore[operator]
-            x = passed(self.model.norm(x) if self.normed and block is self.model.blocks[-1] else x)
+            x = block.feed(x)
+            x = passed(self.model.norm(x) if self.normed and use == len(self.model.uses) else x)
         output = self.model.read_out(x[:, self.model.asked]).squeeze(-1) if self.normed else self.model.head(x)
         return Recording(sites=self.sites, states=tuple(states), output=output if mask is None else output[:, -1:])
 

@@ -24,6 +24,8 @@ def unsupported(run: Run, device: torch.device) -> str:
         return "Triton is not installed"
     if run.model.attention not in ATTENTION:
         return f"attention = {run.model.attention!r} is not one of {', '.join(ATTENTION)}"
+    if run.model.loops > 1:
+        return "the kernels use every layer once, and the model has loops"
     if run.precision != "bfloat16":
         return f"the kernels compute in bfloat16, and precision is {run.precision}"
     if width & (width - 1) or not 16 <= width <= 1024:

@@ -1,10 +1,11 @@
 """Trains the paper's default model with an open mask on labels, four stacked.
 
-PYTHONPATH=src python3 benchmarks/gpu/train_open.py --out $OUT --seconds 560                  sphere twice, uniform, gaussian
-PYTHONPATH=src python3 benchmarks/gpu/train_open.py --out $OUT --seconds 230 --group sphere   the sphere at lower rates
+PYTHONPATH=src python3 benchmarks/gpu/train_open.py --out $OUT --seconds 560     sphere twice, uniform, gaussian
+PYTHONPATH=src python3 benchmarks/gpu/train_open.py --out $OUT --seconds 230 --group sphere    at lower rates
 
-At the rate of `fast` the sphere leaves its best loss after 13,500 steps (results/open). The schedule is `fast`. A batch is 128 prompts of 42 tokens where the causal one has 64 of 82: 5,376 tokens against
-5,248 per step, and on average 2,688 predictions against 2,624, for an open prompt of n examples has 41 - n queries.
+The schedule is `fast`; with its rate the sphere leaves its best loss after 13,500 steps (results/open). A batch is 128
+prompts of 42 tokens where the causal one has 64 of 82: 5,376 tokens against 5,248 per step, and on average 2,688
+predictions against 2,624, for an open prompt of n examples has 41 - n queries.
 """
 
 from __future__ import annotations

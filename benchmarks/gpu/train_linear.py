@@ -81,8 +81,8 @@ def main() -> None:
     seconds = args.seconds - 10 - len(members) * AFTERWARDS * (not args.tiny) - (start - began)
     runs = that_fit([base.override(**changes) for changes in members.values()], seconds - 5, device)
     # The stages of the curriculum keep their shares of the steps, 2,000 of 500,000 in the paper.
-    every = max(1, round(runs[0].steps * 2000 / 500_000)) if base.curriculum_every else 0
-    runs = [run.override(curriculum_every=every) for run in runs]
+    if base.curriculum_every and not any(each.startswith("curriculum_every=") for each in args.set):
+        runs = [run.override(curriculum_every=max(1, round(run.steps * 2000 / 500_000))) for run in runs]
     steps, models = train_until(runs, home, start + seconds + 5)
     print(f"{args.group}: {steps} steps, {time.monotonic() - began:.0f} s", flush=True)
     for index, (name, gpt) in enumerate(zip(members, models, strict=True)):

@@ -67,10 +67,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=480.0, help="for everything")
     parser.add_argument("--steps", type=int, default=164_000)
     parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="such as optimizer=muon lr=1e-3")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="some runs of the group")
+    parser.add_argument("--weights", type=int, default=8, help="weights of so many come back, errors of all")
     parser.add_argument("--tiny", action="store_true", help="a try on any device")
     args = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    shared, members = GROUPS[args.group]
+    shared, every_member = GROUPS[args.group]
+    members = {name: changes for name, changes in every_member.items() if not args.only or name in args.only}
     base = ls.PRESETS["linear"].override(steps=args.steps, warmup=min(1000, args.steps // 4), **shared)
     base = changed(base, args.set)
     if args.tiny:
@@ -87,7 +90,7 @@ def main() -> None:
     print(f"{args.group}: {steps} steps, {time.monotonic() - began:.0f} s", flush=True)
     for index, (name, gpt) in enumerate(zip(members, models, strict=True)):
         save(gpt, name, runs, index, steps, home, folder, prompts=64 if args.tiny else 2048)
-    pack_models(list(members), f"{args.group}-facts", home, folder, args.out)
+    pack_models(list(members)[: args.weights], f"{args.group}-facts", home, folder, args.out)
     print(f"{time.monotonic() - began:.0f} s in all", flush=True)
 
 

@@ -18,7 +18,7 @@ from layerstep.training.config import ATTENTION
 from layerstep.training.engine import Engine
 from layerstep.training.evaluation import evaluate
 from layerstep.training.fused import unsupported
-from layerstep.training.gpt import Attention, interleave
+from layerstep.training.gpt import Attention, Linear, interleave
 from layerstep.training.huggingface import load_garg, save_huggingface
 from oracles.training import CPU, reference, same_training
 
@@ -53,6 +53,20 @@ def test_a_prediction_depends_on_all_that_came_before_and_on_nothing_after(atten
         assert (gy[0, :n] != 0).all()
         assert not gx[0, n + 1 :].any()
         assert not gy[0, n:].any()
+
+
+@pytest.mark.parametrize("shape", [(1, 16), (3, 7, 16), (0, 16), (2, 16, 5)])
+def test_a_product_without_gradients_is_that_with_them(shape):
+    layer, x = Linear(16, 24), torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    x = x if shape[-1] == 16 else x.mT  # not contiguous
+    W, b = (each.detach().double().numpy() for each in (layer.weight, layer.bias))
+    with torch.no_grad():
+        found = layer(x)
+    assert not found.requires_grad
+    assert layer(x).requires_grad
+    for each in (found, layer(x).detach()):
+        assert each.dtype == torch.float32
+        torch.testing.assert_close(each.double(), torch.from_numpy(x.double().numpy() @ W.T + b), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("attention", ATTENTION)

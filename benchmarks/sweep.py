@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from layerstep.folders.layout import last_records
-from layerstep.reproduction.costs import stacked_milliseconds
 from layerstep.reproduction.runs import PaperRun
+from layerstep.reproduction.status import stacked_milliseconds
 from layerstep.tasks import Task
 from layerstep.training import PRESETS, Model, Run, sweep
 from layerstep.training.planning import STACKED

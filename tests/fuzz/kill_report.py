@@ -23,7 +23,7 @@ import torch
 
 from layerstep.files import write_json
 from layerstep.reproduction import report, runs
-from layerstep.reproduction.numbers import constructed, curves, measurements, noise, systems, trained_noise
+from layerstep.reproduction.numbers import constructed, measurements, noise, solvers
 from layerstep.reproduction.predictions import NOISE_SEQUENCES, Predictions
 from layerstep.reproduction.settings import SIGMA_TEST, evaluation_prompts
 from layerstep.solvers import Richardson, solve
@@ -32,17 +32,17 @@ from layerstep.tasks import Task, Trajectory
 
 def make_small() -> None:
     """A report of seconds: few prompts and steps, one model, no verdicts."""
-    solver_curves, ridge_noise = curves.solver_curves, noise.ridge_noise
-    conditioning, cg_precision, walk = systems.conditioning, systems.cg_precision, constructed.constructed_walk
+    solver_curves, ridge_noise = solvers.solver_curves, noise.ridge_noise
+    conditioning, cg_precision, walk = solvers.conditioning, solvers.cg_precision, constructed.constructed_walk
     measurements.MATCH_STEPS, measurements.CG_MATCH_STEPS = 40, 20
-    curves.solver_curves = lambda store, name, steps: solver_curves(store, name, 40, 4)
+    solvers.solver_curves = lambda store, name, steps: solver_curves(store, name, 40, 4)
     noise.ridge_noise = lambda store: ridge_noise(store, 16, 20)
-    systems.conditioning = lambda store: conditioning(store, 4, 20)
-    systems.cg_precision = lambda store: cg_precision(store, 4, 8)
+    solvers.conditioning = lambda store: conditioning(store, 4, 20)
+    solvers.cg_precision = lambda store: cg_precision(store, 4, 8)
     constructed.constructed_walk = lambda store: walk(store, 4, 9, 0.1)
     constructed.constructed_schemes = lambda store: None
     constructed.constructed_models = lambda store: {}
-    trained_noise.model_noise = lambda store, names: {}
+    noise.model_noise = lambda store, names: {}
     report.model_verdicts = lambda *of: ({}, {})
 
 

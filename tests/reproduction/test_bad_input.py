@@ -11,7 +11,7 @@ import layerstep.cli as cli
 from layerstep.errors import InputError
 from layerstep.files import write_json
 from layerstep.reproduction import report, runs
-from layerstep.reproduction.numbers import collection, constructed, curves
+from layerstep.reproduction.numbers import collection, constructed, solvers
 from layerstep.reproduction.predictions import FILE, Predictions
 from layerstep.reproduction.runs import RUNS
 
@@ -55,12 +55,12 @@ def built(tmp_path_factory, plant):
     for name in ("constructed_walk", "constructed_schemes"):
         patch.setattr(constructed, name, lambda store: None)
     patch.setattr(constructed, "constructed_models", lambda store: {})
-    real = curves.solver_curves
-    patch.setattr(curves, "solver_curves", lambda store, name, steps: real(store, name, steps, 4))
-    patch.setattr(collection.systems, "conditioning", lambda store: {})
-    patch.setattr(collection.systems, "cg_precision", lambda store: None)
+    real = solvers.solver_curves
+    patch.setattr(solvers, "solver_curves", lambda store, name, steps: real(store, name, steps, 4))
+    patch.setattr(collection.solvers, "conditioning", lambda store: {})
+    patch.setattr(collection.solvers, "cg_precision", lambda store: None)
     patch.setattr(collection.noise, "ridge_noise", lambda store: {})
-    patch.setattr(collection.trained_noise, "model_noise", lambda store, names: {})
+    patch.setattr(collection.noise, "model_noise", lambda store, names: {})
     said: list[str] = []
     patch.setattr("builtins.print", lambda *words, **_: said.append(" ".join(map(str, words))))
     out = tmp_path_factory.mktemp("report")

@@ -24,7 +24,7 @@ from layerstep.reproduction.numbers import (
     SolverMatch,
 )
 from layerstep.reproduction.numbers.constructed import BoundCurve, SchemeSize
-from layerstep.reproduction.numbers.curves import SolverCurve
+from layerstep.reproduction.numbers.solvers import SolverCurve
 from layerstep.reproduction.settings import DISTRIBUTIONS, SIGMA_TEST
 
 T_TWO = 4.303 * 0.01  # t s of seeds at 0.90, 0.91, 0.92: Student's t with two degrees of freedom

@@ -13,16 +13,14 @@ from layerstep.errors import FileError
 from layerstep.plotting import figure
 from layerstep.reproduction import runs
 from layerstep.reproduction.claims.findings import key_findings
-from layerstep.reproduction.figures import capacity, constructed, errors, noise, similarity, solvers, steps, tables
-from layerstep.reproduction.figures.result import Result, Table
+from layerstep.reproduction.figures import capacity, constructed, errors, noise, similarity, solvers, steps
+from layerstep.reproduction.figures.result import Result, Table, model_title
 from layerstep.reproduction.figures.verdicts import draw_verdicts
-from layerstep.reproduction.numbers import ModelNumbers, ModelVerdict, Numbers
+from layerstep.reproduction.numbers import ModelNoise, ModelNumbers, ModelVerdict, Numbers
 from layerstep.reproduction.numbers.constructed import compute_schemes, compute_walk
-from layerstep.reproduction.numbers.curves import compute_curves
 from layerstep.reproduction.numbers.measurements import compute_model
 from layerstep.reproduction.numbers.noise import Ratio, compute_ridge_noise
-from layerstep.reproduction.numbers.systems import compute_conditioning, compute_precision
-from layerstep.reproduction.numbers.trained_noise import ModelNoise
+from layerstep.reproduction.numbers.solvers import compute_conditioning, compute_curves, compute_precision
 from layerstep.reproduction.reference import Comparison
 from layerstep.reproduction.runs import DEEP, RUNS, SEEDS
 from layerstep.reproduction.settings import DISTRIBUTIONS, SIGMA_TEST, TITLES
@@ -181,7 +179,7 @@ def test_probes_of_the_last_token_are_compared_and_not_counted(everything):
     ],
 )
 def test_a_model_s_title_says_what_is_not_the_paper_s(everything, name, words):
-    assert tables.model_title(everything.models[name]) == words
+    assert model_title(everything.models[name]) == words
 
 
 def test_identical_seeds_have_no_variation(everything):

@@ -12,9 +12,9 @@ from layerstep.reproduction import runs
 from layerstep.reproduction.claims import in_a_sentence, interventions, main_answers
 from layerstep.reproduction.figures import networks, open_mask, responses
 from layerstep.reproduction.numbers import Numbers
+from layerstep.reproduction.numbers import interventions as module
 from layerstep.reproduction.numbers.impulse import impulse_response
-from layerstep.reproduction.numbers.intervening import rounded
-from layerstep.reproduction.numbers.interventions import PARTS, place_of, written_into
+from layerstep.reproduction.numbers.interventions import PARTS, place_of, rounded, written_into
 from layerstep.reproduction.numbers.open_mask import open_mask_models
 from layerstep.tasks import Task
 
@@ -117,3 +117,21 @@ def test_sentences_name_what_was_measured(shipped):
 def test_numbers_are_kept_to_six_digits():
     assert rounded({"a": [1 / 3, (2, 1e-20 / 3)], "b": "x"}) == {"a": [0.333333, [2, 3.33333e-21]], "b": "x"}
     assert set(PARTS) == {"result", "bumps", "readings"}
+
+
+def test_what_is_missing_is_measured_once_and_what_other_code_measured_on_request(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "MODELS", tmp_path / "models")
+    (network,) = (each for each in module.networks() if each.name == PLANTED)
+    monkeypatch.setattr(module, "networks", lambda: [network])
+    monkeypatch.setattr(module, "_measure", lambda network, part: {"of": part, "third": 1 / 3})
+    said: list[str] = []
+    module.measure_interventions(said.append)
+    kept = module.kept_parts(network)
+    assert [*kept] == [*PARTS] == [words.rpartition(" ")[2] for words in said]
+    assert kept["bumps"].data == {"of": "bumps", "third": 0.333333}
+    monkeypatch.setattr(module, "code_identity", lambda name: "other code")
+    module.measure_interventions(said.append)
+    assert len(said) == len(PARTS)
+    module.measure_interventions(said.append, again=True)
+    assert len(said) == 2 * len(PARTS)
+    assert {part.code for part in module.kept_parts(network).values()} == {"other code"}

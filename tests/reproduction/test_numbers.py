@@ -16,17 +16,14 @@ from layerstep.reproduction.numbers import (
     constructed,
     measurements,
     noise,
-    trained_noise,
     twin,
-    verdict_units,
     verdicts,
 )
 from layerstep.reproduction.numbers.collection import collect
-from layerstep.reproduction.numbers.curves import compute_curves
-from layerstep.reproduction.numbers.measurements import compute_model, usable_models
+from layerstep.reproduction.numbers.measurements import compute_model
+from layerstep.reproduction.numbers.solvers import compute_conditioning, compute_curves, compute_precision
 from layerstep.reproduction.numbers.store import to_json
-from layerstep.reproduction.numbers.systems import compute_conditioning, compute_precision
-from layerstep.reproduction.predictions import FILE, Predictions
+from layerstep.reproduction.predictions import FILE, Predictions, usable_models
 from layerstep.reproduction.settings import CURVE_CONTEXTS, SETTINGS, SIGMA_TEST, evaluation_prompts
 
 
@@ -141,7 +138,7 @@ def test_without_its_card_a_model_has_the_error_the_card_would_have(models, plan
     truth = prompts.noiseless_target[:, -1]
     krr = (ls.exact(prompts, ls.Task())[:, -1] - truth).square().mean()
     ratio = float(truth.square().mean() / krr)
-    assert measurements._card("sphere") is None
+    assert predictions.card_error(folder) is None
     assert measurements._over_krr(Predictions.load(folder), "sphere") == pytest.approx(ratio, rel=1e-9)
     if card is None:
         assert compute_model("sphere").over_krr == pytest.approx(ratio, rel=1e-9)
@@ -159,8 +156,8 @@ def test_numbers_of_a_model_are_computed_once(planted, tmp_path, monkeypatch):
 
 
 def test_a_head_that_is_exact_krr_has_the_ratios_of_the_encoded_ridge(planted, monkeypatch):
-    monkeypatch.setattr(trained_noise, "TABLE_SEQUENCES", predictions.NOISE_SEQUENCES)
-    found = trained_noise.compute_model_noise("sphere", 20)
+    monkeypatch.setattr(noise, "TABLE_SEQUENCES", predictions.NOISE_SEQUENCES)
+    found = noise.compute_model_noise("sphere", 20)
     np.testing.assert_allclose(found.over_optimal.value, found.encoded_over_optimal.value, rtol=1e-4)
     np.testing.assert_allclose(found.over_encoded.value, 1, rtol=1e-4)
 
@@ -306,7 +303,7 @@ def test_verdicts_on_an_engine_are_units_by_setting_and_come_by_the_store(plante
     models = {name: planted[name] for name in ("sphere", "uniform")}
     with ThreadPoolExecutor(1) as workers:
         for _ in range(2):
-            verdict_units.make_verdicts(Store(tmp_path), models, workers, {}, lambda words: None)
+            verdicts.make_verdicts(Store(tmp_path), models, workers, {}, lambda words: None)
     assert sorted(instruments) == ["sphere", "uniform"]  # one library per unit, and none the second time
     found, failed = verdicts.model_verdicts(Store(tmp_path), models)
     assert {*found} == {"sphere", "uniform", *verdicts.CONTROLS}
@@ -318,19 +315,19 @@ def test_what_cannot_be_computed_is_named_and_the_rest_is_there(tmp_path, monkey
     def refuse(*of):
         raise ls.InputError("sigma = 0: must be above 0.")
 
-    from layerstep.reproduction.numbers import curves, systems
+    from layerstep.reproduction.numbers import solvers
 
     walk = constructed.compute_walk(3, 5, 0.1)
     monkeypatch.setattr(noise, "ridge_noise", refuse)
-    monkeypatch.setattr(systems, "conditioning", lambda store: compute_conditioning(2, 2))
-    monkeypatch.setattr(systems, "cg_precision", refuse)
+    monkeypatch.setattr(solvers, "conditioning", lambda store: compute_conditioning(2, 2))
+    monkeypatch.setattr(solvers, "cg_precision", refuse)
     ratio = noise.Ratio(value=[], standard_error=[], low=[], high=[])
-    of_model = trained_noise.ModelNoise(over_optimal=ratio, encoded_over_optimal=ratio, over_encoded=ratio)
-    monkeypatch.setattr(trained_noise, "model_noise", lambda store, names: dict.fromkeys(names, of_model))
+    of_model = noise.ModelNoise(over_optimal=ratio, encoded_over_optimal=ratio, over_encoded=ratio)
+    monkeypatch.setattr(noise, "model_noise", lambda store, names: dict.fromkeys(names, of_model))
     monkeypatch.setattr(constructed, "constructed_models", refuse)
     monkeypatch.setattr(constructed, "constructed_walk", lambda store: walk)
     monkeypatch.setattr(constructed, "constructed_schemes", refuse)
-    monkeypatch.setattr(curves, "solver_curves", lambda store, setting, steps: compute_curves(setting, 3, 2))
+    monkeypatch.setattr(solvers, "solver_curves", lambda store, setting, steps: compute_curves(setting, 3, 2))
     monkeypatch.setattr(measurements, "measure", lambda store, name: refuse() if name == "uniform" else planted[name])
     failed: dict[str, str] = {}
     numbers = collect(Store(tmp_path), ["uniform", "sphere", "sphere-fast"], failed)

@@ -14,7 +14,7 @@ from layerstep.plotting import INK, figure, save
 from layerstep.reproduction import report as module
 from layerstep.reproduction import runs
 from layerstep.reproduction.figures import steps
-from layerstep.reproduction.numbers import Numbers, constructed, curves, noise, systems, trained_noise
+from layerstep.reproduction.numbers import Numbers, constructed, noise, solvers
 from layerstep.reproduction.page import document
 from layerstep.reproduction.page.chapters import CHAPTERS
 from layerstep.reproduction.reference import Comparison
@@ -35,14 +35,14 @@ def report(tmp_path_factory, plant):
     """A small page with one planted model, and one result that cannot be made."""
     patch = pytest.MonkeyPatch()
     sequences = {"sphere": 256, "uniform": 4, "gaussian": 4}
-    real = curves.solver_curves
-    patch.setattr(curves, "solver_curves", lambda store, name, steps: real(store, name, steps, sequences[name]))
+    real = solvers.solver_curves
+    patch.setattr(solvers, "solver_curves", lambda store, name, steps: real(store, name, steps, sequences[name]))
     ridge = noise.ridge_noise
     patch.setattr(noise, "ridge_noise", lambda store: ridge(store, 32, 20))
-    patch.setattr(trained_noise, "model_noise", lambda store, names: {})
-    patch.setattr(systems, "conditioning", refuse)
-    precision = systems.cg_precision
-    patch.setattr(systems, "cg_precision", lambda store: precision(store, 4, 4))
+    patch.setattr(noise, "model_noise", lambda store, names: {})
+    patch.setattr(solvers, "conditioning", refuse)
+    precision = solvers.cg_precision
+    patch.setattr(solvers, "cg_precision", lambda store: precision(store, 4, 4))
     walk = constructed.constructed_walk
     patch.setattr(constructed, "constructed_walk", lambda store: walk(store, 4, 9, 0.1))
     patch.setattr(constructed, "constructed_schemes", lambda store: None)

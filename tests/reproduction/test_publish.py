@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
 
 
 def test_a_published_run_holds_weights_predictions_probes_log_and_card(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "EVALUATION", {"B": 16, "seed": 3})
+    monkeypatch.setattr(module, "ON_CARD", {"B": 16, "seed": 3})
     (_, folder), (_, run) = trained
     out = publish_run(folder, "uniform", tmp_path / "uniform", prompts=64)
     stored, exact = GPT.from_pretrained(out), GPT.from_pretrained(folder)
@@ -46,7 +46,7 @@ def test_a_published_run_holds_weights_predictions_probes_log_and_card(trained, 
 
 
 def test_without_weights_everything_else_is_there(trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "EVALUATION", {"B": 16, "seed": 3})
+    monkeypatch.setattr(module, "ON_CARD", {"B": 16, "seed": 3})
     (tmp_path / "sphere").mkdir()
     (tmp_path / "sphere" / "model-00001-of-00002.safetensors").write_bytes(b"of another run")
     out = publish_run(trained[0][0], "sphere", tmp_path / "sphere", weights=False, prompts=64)

@@ -7,10 +7,18 @@ import pytest
 from layerstep.cli.train import parse
 from layerstep.errors import FileError
 from layerstep.files import write_json
-from layerstep.reproduction import costs, reproduce, runs
-from layerstep.reproduction.costs import gpu_minutes, step_milliseconds, total_minutes
+from layerstep.reproduction import reproduce, runs
+from layerstep.reproduction import status as module
 from layerstep.reproduction.runs import RUNS, SEEDS
-from layerstep.reproduction.status import listing, measured_minutes, run_status, unknown_folders
+from layerstep.reproduction.status import (
+    gpu_minutes,
+    listing,
+    measured_minutes,
+    run_status,
+    step_milliseconds,
+    total_minutes,
+    unknown_folders,
+)
 from layerstep.training import PRESETS
 
 from .conftest import write_config
@@ -108,17 +116,17 @@ def test_a_folder_of_no_run_is_said(models):
 def test_minutes_follow_the_measured_steps():
     # LOG.md: 2.11 ms alone, 1.392 ms each of four.
     assert step_milliseconds(RUNS["sphere"]) == pytest.approx(2.11)
-    four = costs.LAUNCHES + 4 * costs.ARITHMETIC
+    four = module.LAUNCHES + 4 * module.ARITHMETIC
     assert four == pytest.approx(4 * 1.392)
     assert step_milliseconds(RUNS["sphere-24"]) == pytest.approx(2 * 2.11)
     # A narrow model is bound by its launches, not by its arithmetic.
-    assert costs.LAUNCHES < step_milliseconds(RUNS["width-32"]) < 1.1 * costs.LAUNCHES
+    assert module.LAUNCHES < step_milliseconds(RUNS["width-32"]) < 1.1 * module.LAUNCHES
     assert total_minutes(ours=False) == pytest.approx(sum(r.gpu_minutes for r in listing() if not r.ours))
     saved = total_minutes(ours=False) - total_minutes(ours=False, shared=True)
     # Three input distributions and the arc-cosine kernel, two of 24 layers (twice the launches), three of linear
     # attention.
-    launches = (3 + 2 + 2) * costs.LAUNCHES
-    saved_by_interleaving = sum(step_milliseconds(RUNS[name]) for name in costs.INTERLEAVED) - 6.5
+    launches = (3 + 2 + 2) * module.LAUNCHES
+    saved_by_interleaving = sum(step_milliseconds(RUNS[name]) for name in module.INTERLEAVED) - 6.5
     assert saved == pytest.approx((launches + saved_by_interleaving) * 500_000 / 60_000)
 
 

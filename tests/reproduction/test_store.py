@@ -111,10 +111,10 @@ def test_damaged_numbers_are_made_anew(damage, tmp_path):
 
 EDITS = {
     # What is edited: whose numbers are made anew, and whose are not.
-    "reproduction/figures/verdicts.py": ([], ["verdicts", "verdict", "measurements", "curves", "noise"]),
+    "reproduction/figures/verdicts.py": ([], ["verdicts", "verdict", "measurements", "solvers", "noise"]),
     "reproduction/page/chapters.py": ([], ["verdicts", "measurements"]),
     "reproduction/claims/checks.py": ([], ["verdicts", "measurements"]),
-    "reproduction/probing.py": ([], ["verdicts", "measurements", "trained_noise"]),  # predictions are files
+    "reproduction/probing.py": ([], ["verdicts", "measurements", "noise"]),  # predictions are files
     "plotting.py": ([], ["verdicts", "measurements"]),  # verdicts can be drawn, too
     "training/gpt.py": ([], ["verdicts", "measurements"]),
     "measurement/reading/hooks.py": ([], ["verdicts", "verdict", "measurements"]),
@@ -122,19 +122,19 @@ EDITS = {
     "measurement/combined/entry.py": ([], ["verdicts", "verdict"]),
     "measurement/identification/decision.py": (
         ["verdict", "verdicts"],
-        ["measurements", "curves", "noise", "systems"],
+        ["measurements", "solvers", "noise"],
     ),
-    "measurement/similarity.py": (["verdict", "verdicts", "measurements", "constructed"], ["curves", "noise"]),
+    "measurement/similarity.py": (["verdict", "verdicts", "measurements", "constructed"], ["solvers", "noise"]),
     # Verdicts on controls (verdicts) are on a constructed transformer, too, those on models (verdict) are not.
-    "construction/network.py": (["verdicts", "constructed"], ["verdict", "measurements", "curves", "noise"]),
-    "solvers/richardson.py": (["verdicts", "measurements", "curves"], ["noise"]),
-    "solvers/kaczmarz.py": (["verdicts"], ["measurements", "curves", "constructed"]),
+    "construction/network.py": (["verdicts", "constructed"], ["verdict", "measurements", "solvers", "noise"]),
+    "solvers/richardson.py": (["verdicts", "measurements", "solvers"], ["noise"]),
+    "solvers/kaczmarz.py": (["verdicts"], ["measurements", "solvers", "constructed"]),
     # A package stands for what is taken from it, not for all that it passes on.
     "measurement/__init__.py": ([], ["verdicts"]),
     "measurement/calibration/planted.py": ([], ["verdicts"]),
-    "solvers/__init__.py": (["verdicts"], ["measurements", "curves", "noise"]),
-    "stats.py": (["verdicts", "measurements", "noise", "systems"], ["curves"]),
-    "tasks/posterior.py": (["verdicts", "measurements", "curves", "noise", "systems", "constructed"], []),
+    "solvers/__init__.py": (["verdicts"], ["measurements", "solvers", "noise"]),
+    "stats.py": (["verdicts", "measurements", "noise", "solvers"], []),
+    "tasks/posterior.py": (["verdicts", "measurements", "solvers", "noise", "constructed"], []),
 }
 
 

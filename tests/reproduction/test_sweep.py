@@ -27,7 +27,7 @@ def small(monkeypatch):
     change = {"steps": 2, "warmup": 0, "layers": 1, "width": 16, "heads": 1, "batch": 2, "curriculum_every": 0}
     whole, predict = listed_run, publishing.predict
     monkeypatch.setattr(module, "listed_run", lambda words: whole(words).override(**change, precision="float32"))
-    monkeypatch.setattr(publishing, "EVALUATION", {"B": 8, "seed": 3})
+    monkeypatch.setattr(publishing, "ON_CARD", {"B": 8, "seed": 3})
     monkeypatch.setattr(
         publishing, "predict", lambda model, setting, **_: predict(model, setting, prompts=32, sequences=8)
     )

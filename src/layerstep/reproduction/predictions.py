@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import FileError
+from layerstep.errors import FileError, LayerstepError
 from layerstep.files import read_tensors, write_tensors
+from layerstep.reproduction.runs import RUNS
+from layerstep.reproduction.settings import EVALUATION_SEQUENCES, SIGMA_TEST
+from layerstep.reproduction.status import Card, run_status
 from layerstep.tasks import Trajectory
 
 FILE = "predictions.safetensors"
@@ -56,3 +61,54 @@ class Predictions:
 
 def _trajectory(values: Float[Tensor, "S B N"]) -> Trajectory:
     return Trajectory(values, torch.arange(len(values)).double(), "transformer")
+
+
+def usable_models() -> tuple[list[str], dict[str, str]]:
+    """Names of the runs whose predictions are here and whole, in the order of the list; reasons for the others that
+    have a directory."""
+    found, reasons = [], {}
+    for name, run in RUNS.items():
+        status = run_status(run)
+        if status.usable:
+            try:
+                load_predictions(name)
+                found.append(name)
+            except LayerstepError as error:
+                reasons[name] = str(error)
+        elif status.state != "missing":
+            reasons[name] = status.words
+    return found, reasons
+
+
+def load_predictions(name: str) -> Predictions:
+    """The model's predictions on the evaluation prompts, checked: they have the run's shape and are finite."""
+    run = RUNS[name]
+    found = Predictions.load(run.folder)
+    B, N = EVALUATION_SEQUENCES, run.run.task.N
+    by_layer = (run.run.model.layers + 1, B, N)
+    expected = {"layers": by_layer, "head": (B, N), "noise": (len(SIGMA_TEST), NOISE_SEQUENCES), "last": by_layer}
+    for part, tensor in found.tensors().items():
+        shape = tuple(tensor.shape)
+        if shape != expected[part]:
+            raise FileError(f"{run.folder / FILE}: {part} has shape {shape}, not {expected[part]}. Probe it again.")
+        if not tensor.isfinite().all():
+            raise FileError(f"{run.folder / FILE}: {part} has values that are not finite. Probe the model again.")
+    return found
+
+
+def model_identity(name: str) -> dict[str, Any]:
+    """What a model's numbers depend on: the run its directory holds, its predictions and the errors on its card."""
+    run = RUNS[name]
+    sha = hashlib.sha256((run.folder / FILE).read_bytes()).hexdigest()[:12]
+    status = run_status(run)
+    about = {"steps": status.steps, "training": status.words}
+    return {"model": name, "run": run.run.to_dict(), **about, "predictions": sha, "over_krr": card_error(run.folder)}
+
+
+def card_error(folder: Path) -> float | None:
+    """Error at n = N over that of exact KRR as the model's card has it: noiseless targets, 2,048 prompts. None where
+    the card does not say; the list of runs tells what is wrong with it."""
+    with contextlib.suppress(FileError):
+        ratio = Card.read(folder).ratio
+        return ratio if ratio > 0 else None
+    return None

@@ -16,14 +16,17 @@ import torch
 
 from layerstep.errors import FileError, require_choice
 from layerstep.files import provenance, read_json, write_json, write_text
-from layerstep.folders.survey import unit_of
+from layerstep.folders.layout import CONFIG, EVALUATION, LOG, SNAPSHOTS
+from layerstep.folders.layout import RUNS as RUNS_FILE
+from layerstep.folders.survey import Begun, unit_of
 from layerstep.reproduction.probing import predict
 from layerstep.reproduction.runs import RUNS, preset_of
 from layerstep.training import GPT, Run, evaluate
+from layerstep.training.directory import Trained
 from layerstep.training.evaluation import Evaluation
 
 #: Prompts of the errors on the card.
-EVALUATION = {"B": 2048, "seed": 1234}
+ON_CARD = {"B": 2048, "seed": 1234}
 SHARD_BYTES = 10_000_000
 LOG_RECORDS = 250
 
@@ -61,61 +64,52 @@ def publish_run(
     require_choice("name", name, tuple(RUNS))
     folder = folder or RUNS[name].folder
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    about = _about(trained)
-    run = Run.from_dict(about["run"])
+    found = Trained.read(trained)
+    run = found.run
+    if found.step != run.steps:
+        raise FileError(f"{trained} holds step {found.step} of {run.steps}. Finish it: layerstep train ... --resume.")
     gpt = GPT.from_pretrained(trained)
     if weights:  # what is measured below is what is stored
-        gpt.save_pretrained(folder, dtype=torch.float16, shard_bytes=SHARD_BYTES, about=about)
+        gpt.save_pretrained(folder, dtype=torch.float16, shard_bytes=SHARD_BYTES, about=found.about)
         gpt = GPT.from_pretrained(folder, device=device)
     else:
         for old in folder.glob("model*.safetensors*"):  # of a run that was here before
             old.unlink()
-        write_json(folder / "config.json", read_json(trained / "config.json"))
+        write_json(folder / CONFIG, read_json(trained / CONFIG))
         gpt = gpt.to(device)
-    found, probes = predict(gpt, RUNS[name].setting, prompts=prompts, last=True)
+    predictions, probes = predict(gpt, RUNS[name].setting, prompts=prompts, last=True)
     probes.save(folder / "probes.safetensors")
-    found.save(folder)
+    predictions.save(folder)
     stack, log = _log(trained, run)
-    snapshots = sorted((trained / "snapshots").glob("step-*"))
+    snapshots = sorted((trained / SNAPSHOTS).glob("step-*"))
     facts = Facts(
         identity=run.identity,
-        evaluation=evaluate(gpt, run.task, **EVALUATION),
+        evaluation=evaluate(gpt, run.task, **ON_CARD),
         snapshots={
-            path.name: evaluate(GPT.from_pretrained(path, device=device), run.task, **EVALUATION) for path in snapshots
+            path.name: evaluate(GPT.from_pretrained(path, device=device), run.task, **ON_CARD) for path in snapshots
         },
         seconds=log[-1]["seconds"],
         stack=stack,
         shared=list(shared),
         provenance=provenance(device),
     )
-    write_json(folder / "evaluation.json", facts.to_dict())
+    write_json(folder / EVALUATION, facts.to_dict())
     thin = log[-1 :: -max(1, len(log) // LOG_RECORDS)][::-1]
-    write_text(folder / "log.jsonl", "".join(json.dumps(record) + "\n" for record in thin))
+    write_text(folder / LOG, "".join(json.dumps(record) + "\n" for record in thin))
     write_text(folder / "README.md", card(name, run, facts, parameters=sum(p.numel() for p in gpt.parameters())))
     return folder
-
-
-def _about(trained: Path) -> dict[str, Any]:
-    """What `train` wrote about the model: its run, its step, its machine. An unfinished run is refused."""
-    try:
-        about = read_json(trained / "config.json")["about"]
-        step, steps = about["step"], about["run"]["steps"]
-    except (KeyError, TypeError) as error:
-        raise FileError(
-            f"{trained / 'config.json'} does not say which run it is of ({error}). Train it again."
-        ) from error
-    if step != steps:
-        raise FileError(f"{trained} holds step {step} of {steps}. Finish it: layerstep train ... --resume.")
-    return about
 
 
 def _log(trained: Path, run: Run) -> tuple[list[str], list[dict[str, Any]]]:
     """Names of the runs trained stacked, and this one's part of their log."""
     home = unit_of(trained)
-    runs = [Run.from_dict(values) for values in read_json(home / "runs.json")["runs"]]
+    begun = Begun.read(home)
+    if begun is None:
+        raise FileError(f"{home / RUNS_FILE} does not say which runs were trained there. Train it again.")
+    runs = [Run.from_dict(values) for values in begun.runs]
     at = runs.index(run)
     names = [each.name for each in runs]
-    records = [json.loads(line) for line in (home / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    records = [json.loads(line) for line in (home / LOG).read_text(encoding="utf-8").splitlines()]
     mine = [{key: value[at] if isinstance(value, list) else value for key, value in r.items()} for r in records]
     return names, [
         {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in record.items()}

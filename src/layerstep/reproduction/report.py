@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from layerstep.engines.choice import require_engine
-from layerstep.errors import FileError, LayerstepError, as_float, as_path, require_callable
+from layerstep.errors import FileError, LayerstepError, as_float, as_path, require_callable, require_choice
 from layerstep.files import read_json, require_writable, write_text
 from layerstep.reproduction.claims import Claim, outcome_counts, paper_claims
-from layerstep.reproduction.costs import total_minutes
 from layerstep.reproduction.numbers import (
     BOOTSTRAP_SEED,
     EVALUATION_SEED,
@@ -24,18 +23,17 @@ from layerstep.reproduction.numbers import (
     Numbers,
     Store,
     collect,
+    make_verdicts,
     model_verdicts,
     to_json,
-    usable_models,
 )
-from layerstep.reproduction.numbers.verdict_units import make_verdicts
 from layerstep.reproduction.page.chapters import all_results
 from layerstep.reproduction.page.document import Section, printable, render
-from layerstep.reproduction.predictions import FILE
+from layerstep.reproduction.predictions import FILE, usable_models
 from layerstep.reproduction.probing import predict
 from layerstep.reproduction.reference import Comparison, outcomes
 from layerstep.reproduction.runs import RUNS, models_in, shipped_numbers
-from layerstep.reproduction.status import Listed, listing, run_status, unknown_folders
+from layerstep.reproduction.status import Listed, listing, run_status, total_minutes, unknown_folders
 from layerstep.reprs import brief
 from layerstep.training import GPT
 
@@ -200,6 +198,7 @@ def reproduce(
     models: str | Path | None = None,
     probe: bool = False,
     recompute: bool = False,
+    interventions: Literal["kept", "missing", "outdated"] = "kept",
     on: Any = None,
     options: dict[str, Any] | None = None,
     progress: Say = lambda name: None,
@@ -208,21 +207,26 @@ def reproduce(
 
     What cannot be made or read is named on the page with the reason; the rest still builds. models: the directory of
     the trained models, results/models of the clone unless given. probe: read models that have weights and no
-    predictions, even without a GPU. recompute: take no number from those shipped beside the models. on: an engine that
-    the verdicts are made on, with its options, as in `sweep`.
+    predictions, even without a GPU. recompute: take no number from those shipped beside the models. interventions:
+    "missing" writes into the models with weights that results/interventions does not have, about a minute each;
+    "outdated" also into those that other code measured. on: an engine that the verdicts are made on, with its options,
+    as in `sweep`.
     """
     folder = as_path("out", out, "It is the directory of the report.")
     require_callable("progress", progress, "a function of a sentence")
+    require_choice("interventions", interventions, ("kept", "missing", "outdated"))
     place = None if models is None else as_path("models", models, "It is the directory of the trained models.")
     if place is not None and not place.is_dir():
         raise FileError(f"models = {str(place)!r} is not a directory. Give the one that has a directory per model.")
+    require_engine(on, options or {})
+    require_writable(folder / "index.html")  # before the work, not after it
     with models_in(place):
+        if interventions != "kept":
+            measure_interventions(progress, again=interventions == "outdated")
         return _reproduce(folder, probe, recompute, on, options or {}, progress)
 
 
 def _reproduce(folder: Path, probe: bool, recompute: bool, on: Any, options: dict[str, Any], progress: Say) -> Report:
-    require_engine(on, options)
-    require_writable(folder / "index.html")  # before the work, not after it
     build = _Build(folder, progress)
     unprobed = probe_missing(progress, probe)
     build.clock.note("probing")

@@ -32,9 +32,18 @@ def models_in(folder: Path | None) -> Iterator[None]:
         MODELS = before
 
 
+def models_folder() -> Path:
+    return MODELS
+
+
+def results_folder() -> Path:
+    """What is kept of these models beside them: numbers, interventions, models with an open mask."""
+    return MODELS.parent
+
+
 def shipped_numbers() -> Path:
     """Where the numbers of these models are kept; `make numbers` makes them anew."""
-    return MODELS.parent / "numbers"
+    return results_folder() / "numbers"
 
 
 @dataclass(frozen=True, kw_only=True)

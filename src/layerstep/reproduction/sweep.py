@@ -5,10 +5,10 @@ NAME is trained as listed, NAME:PRESET on that preset's schedule. Needs no packa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from layerstep.engines.choice import visible_gpus
 from layerstep.errors import require, require_choice
@@ -21,6 +21,25 @@ from layerstep.training import PRESETS, Outcome, Run, sweep
 from layerstep.training.planning import grouped
 
 SCHEDULES = ("paper", "fast")
+
+
+class Place(NamedTuple):
+    """Where a run is published, as JSON can hold it: a sweep knows `then` by its arguments.
+
+    shared: runs of other shapes that are trained beside it on the GPU.
+    """
+
+    name: str
+    folder: str
+    shared: tuple[str, ...]
+
+    def publish(self, outcome: Outcome) -> str:
+        weights = self.name in DISTRIBUTIONS
+        return str(publish_run(outcome.folder, self.name, Path(self.folder), weights=weights, shared=self.shared))
+
+    def holds(self, run: Run) -> bool:
+        file = Path(self.folder, EVALUATION)
+        return file.exists() and read_json(file).get("identity") == run.identity
 
 
 def listed_run(words: str) -> Run:
@@ -45,32 +64,20 @@ def train_and_publish(
     # Several units on one GPU take longer than each would alone.
     groups = grouped(out, [(run, name) for name, run in runs.items()], slots=1, stack=options.get("stack"))
     beside = on is None and visible_gpus() > 0
-    about: dict[str, Any] = {}
-    for words, run in runs.items():
-        others = [other.identity for group in groups if run not in group.runs for other in group.runs]
-        about[run.identity] = {"name": words.partition(":")[0], "shared": others if beside else []}
-    for known in about.values():
-        known["shared"] = [about[identity]["name"] for identity in known["shared"]]
-    place = None if results is None else str(results.absolute())
-    then = partial(_publish, about=about, results=place)
+    name_of = {run.identity: name for name, run in zip(plain, runs.values(), strict=True)}
+    places = {}
+    for run in runs.values():
+        others = [name_of[other.identity] for group in groups if run not in group.runs for other in group.runs]
+        name = name_of[run.identity]
+        folder = RUNS[name].folder if results is None else results.absolute() / name
+        places[run.identity] = Place(name, str(folder), tuple(others) if beside else ())
+    then = partial(_publish, places=places)
     found = sweep(runs, out, on, then=then, **options)
     for outcome in found:  # published once, and taken away since
-        if outcome.state == "done" and not _is_published(outcome, place, about):
+        if outcome.state == "done" and not places[outcome.run.identity].holds(outcome.run):
             then(outcome)
     return found
 
 
-def _publish(outcome: Outcome, about: dict[str, Any], results: str | None) -> str:
-    known = about[outcome.run.identity]
-    name, place = known["name"], _place(outcome, results, about)
-    return str(publish_run(outcome.folder, name, place, weights=name in DISTRIBUTIONS, shared=known["shared"]))
-
-
-def _place(outcome: Outcome, results: str | None, about: dict[str, Any]) -> Path:
-    name = about[outcome.run.identity]["name"]
-    return RUNS[name].folder if results is None else Path(results) / name
-
-
-def _is_published(outcome: Outcome, results: str | None, about: dict[str, Any]) -> bool:
-    file = _place(outcome, results, about) / EVALUATION
-    return file.exists() and read_json(file).get("identity") == outcome.run.identity
+def _publish(outcome: Outcome, places: Mapping[str, Place]) -> str:
+    return places[outcome.run.identity].publish(outcome)

@@ -5,16 +5,39 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from layerstep.errors import InputError, LayerstepError
+from layerstep.errors import FileError, InputError, LayerstepError
 from layerstep.files import InUseError, locked, provenance, read_json, write_json
 from layerstep.folders.layout import CONFIG, FAILED, LOCK, RUNS
 from layerstep.training.config import Run
 from layerstep.training.gpt import GPT
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What config.json says of a model that `train` wrote: its run, after which step, and all there is."""
+
+    run: Run
+    step: int
+    about: dict[str, Any]
+
+    @staticmethod
+    def read(folder: Path) -> Trained:
+        file = folder / CONFIG
+        try:
+            about = read_json(file)["about"]
+            run = Run.from_dict(about["run"])
+            return Trained(run, int(about.get("step", run.steps)), about)
+        except FileError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            reason = str(error) if isinstance(error, InputError) else "it has no about.run"
+            raise FileError(f"{file} does not say which run this is: {reason}. Write it again.") from error
 
 
 def begun_in(folder: Path, runs: list[Run], resume: bool | str) -> dict[str, Any]:
@@ -56,11 +79,11 @@ def finished_models(folder: Path, runs: list[Run], about: Mapping[str, Any]) -> 
             if run.identity in lost:
                 models.append(None)
                 continue
-            config = read_json(place / CONFIG)["about"]
-            if config["step"] != run.steps or Run.from_dict(config["run"]).identity != run.identity:
+            there = Trained.read(place)
+            if there.step != run.steps or there.run.identity != run.identity:
                 return None
             models.append(GPT.from_pretrained(place, dtype=run.dtype))
-    except (LayerstepError, TypeError, KeyError):
+    except LayerstepError:
         return None
     return models
 

@@ -19,6 +19,7 @@ from layerstep.folders.layout import CONFIG, EVALUATION, facts_of
 from layerstep.folders.survey import Entry, find_runs
 from layerstep.tasks import LinearRegression, Prompts, TaskProtocol, require_task, sample
 from layerstep.training.config import Run
+from layerstep.training.directory import Trained
 from layerstep.training.gpt import GPT
 
 PROMPTS = 2048
@@ -84,16 +85,9 @@ def finished_runs(root: Path) -> list[Entry]:
     """The runs below `root` whose models are trained to their end; or the model in it, where a published one is."""
     found = [entry for entry in find_runs(root) if entry.state == "done"]
     if not found and (root / CONFIG).is_file():
-        run = _run_of(root)
+        run = Trained.read(root).run
         found = [Entry(run.identity, run.to_dict(), root, state="done", name=root.name)]
     return found
-
-
-def _run_of(folder: Path) -> Run:
-    try:
-        return Run.from_dict(read_json(folder / CONFIG)["about"]["run"])
-    except (KeyError, TypeError) as error:
-        raise FileError(f"{folder / CONFIG} does not say which run it is of. Give a directory of a run.") from error
 
 
 def evaluate_entry(entry: Entry, *, prompts: int | None = None, device: str | None = None) -> Evaluation:

@@ -24,7 +24,7 @@ class Written:
         found = numbers.interventions.values()
         written = Written(
             models=[each for each in found if each.group in LABELS],
-            known=[each for each in found if each.group == "positive" and each.truth in each.result.facts["solvers"]],
+            known=[each for each in found if each.group == "positive" and each.is_recognisable],
             planted=[each for each in found if each.group == "planted"],
         )
         return written if written.models and (written.known or written.planted) else None
@@ -73,12 +73,9 @@ def _share(value: float) -> str:
 
 def probed(numbers: Numbers) -> tuple[int, int]:
     """Of networks that run a solver and were read by probes fitted on y: how many are named none, and how many."""
-    runs = [
-        each.readings["labels"]
-        for each in numbers.interventions.values()
-        if each.group in ("planted", "positive") and "labels" in each.readings
-    ]
-    return sum(reading.solver is None for reading in runs), len(runs)
+    running = (each for each in numbers.interventions.values() if each.group in ("planted", "positive"))
+    readings = [reading for each in running if (reading := each.readings.get("labels")) is not None]
+    return sum(reading.solver is None for reading in readings), len(readings)
 
 
 def in_words(numbers: Numbers) -> str:
@@ -113,9 +110,8 @@ def kernels_in_words(numbers: Numbers) -> str:
     for network in written.models:
         tested = [layer for layer in network.result.layers if layer.match is not None and layer.one_layer is not None]
         count += len(tested)
-        v = network.result.facts["task"]["v"]
         operators = [layer.one_layer for layer in tested if layer.one_layer is not None]
-        found += [each.bandwidth / v for each in operators if each.explained >= DESCRIBES]
+        found += [each.bandwidth / network.v for each in operators if each.explained >= DESCRIBES]
     if not found:
         return ""
     return (

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from layerstep.reproduction.claims import checks
-from layerstep.reproduction.claims.check import Check
-from layerstep.reproduction.claims.checks import LINEAR, LITTLE, NEAR, RISE
+from layerstep.reproduction.claims.checks import LINEAR, LITTLE, NEAR, RISE, Check
 from layerstep.reproduction.numbers import Numbers
 
 OUTCOMES = (

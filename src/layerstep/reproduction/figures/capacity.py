@@ -8,8 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from layerstep.plotting import BLUE, INK, ORANGE, figure
-from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.figures.tables import select, trained
+from layerstep.reproduction.figures.result import Result, Table, select, trained
 from layerstep.reproduction.numbers import SEEDS, Models, Numbers, r2_text, twin
 
 

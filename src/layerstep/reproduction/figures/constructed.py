@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from layerstep.plotting import BLUE, INK, LOOKS, ORANGE, figure
 from layerstep.reproduction.figures.plots import error_axis, final_errors, name_exact, richardson_lines
-from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.figures.tables import select, summary_steps, table_steps
+from layerstep.reproduction.figures.result import Result, Table, select, summary_steps, table_steps
 from layerstep.reproduction.numbers import Models, Numbers, Schemes, Walk
 
 # Block by block -------------------------------------------------------------------------------------------------------

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from layerstep.plotting import figure
 from layerstep.reproduction.figures.plots import error_row, solver_lines
-from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.figures.solvers import table_curves
-from layerstep.reproduction.figures.tables import (
+from layerstep.reproduction.figures.result import (
+    Result,
+    Table,
     model_title,
     select,
     steps_caption,
@@ -19,6 +19,7 @@ from layerstep.reproduction.figures.tables import (
     table_steps,
     trained,
 )
+from layerstep.reproduction.figures.solvers import table_curves
 from layerstep.reproduction.numbers import (
     SOLVER_LABELS,
     TITLES,

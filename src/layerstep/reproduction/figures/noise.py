@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from layerstep.plotting import BLUE, INK, ORANGE, figure
-from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.figures.tables import select, trained
+from layerstep.reproduction.figures.result import Result, Table, select, trained
 from layerstep.reproduction.numbers import (
     EVALUATION_SEQUENCES,
+    NOISE_SEQUENCES,
     SEEDS,
     SETTINGS,
     SIGMA_TEST,
@@ -22,7 +22,6 @@ from layerstep.reproduction.numbers import (
     Ratio,
     RidgeNoise,
 )
-from layerstep.reproduction.predictions import NOISE_SEQUENCES
 from layerstep.reproduction.reference import NOISE_COLUMNS, NOISE_ENCODED, NOISE_TRANSFORMER, TF_OVER_EO, Comparison
 from layerstep.reproduction.runs import RUNS
 

@@ -114,7 +114,7 @@ def _grid(found: Networks, draw: Callable[[Axes, WrittenInto], None], up: str) -
 
 def _depth_colors(count: int) -> np.ndarray:
     """Light to dark, seen on paper and on a dark page."""
-    return mpl.colormaps["Blues"](np.linspace(0.35, 0.8, count))
+    return mpl.colormaps.get_cmap("Blues")(np.linspace(0.35, 0.8, count))
 
 
 def _draw_bump(ax: Axes, found: Impulse) -> None:
@@ -169,8 +169,7 @@ def _draw_kernels(ax: Axes, network: WrittenInto) -> None:
         label = {0: "first layer", len(operators) - 1: "last layer"}.get(place)
         ax.plot(distance, mean / max(size, 1e-300), color=color, linewidth=1.3, label=label)
     far = np.array(next(iter(operators.values())).profile)[:, 0]
-    v = network.result.facts["task"]["v"]
-    kernel = np.exp(-(far**2) / (2 * v**2))
+    kernel = np.exp(-(far**2) / (2 * network.v**2))
     ax.plot(far, kernel / kernel.max(), "--", color=ORANGE, linewidth=1.8, label="a step of Richardson's")
 
 

@@ -1,4 +1,7 @@
-"""A result: numbers with a figure, a table (CSV), a summary and the comparisons with the paper's values."""
+"""A result: numbers with a figure, a table (CSV), a summary and the comparisons with the paper's values.
+
+Below it the words and tables that results of several models share.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,35 @@ import csv
 import hashlib
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from matplotlib.figure import Figure
 
 from layerstep.errors import FileError
 from layerstep.files import digest, write_aside, write_text
 from layerstep.plotting import lay_out, save
-from layerstep.reproduction.numbers.store import code_identity, read_result, to_json, write_result
-from layerstep.reproduction.reference import Comparison
+from layerstep.reproduction.numbers import (
+    EVALUATION_SEQUENCES,
+    SEEDS,
+    SOLVER_LABELS,
+    TITLES,
+    ModelNumbers,
+    Models,
+    SolverMatch,
+    code_identity,
+    read_result,
+    to_json,
+    write_result,
+)
+from layerstep.reproduction.reference import BEST_STEP_R2, LAYERS_WON, PAPER_STEPS, R2_ROUNDING, Comparison
+from layerstep.reproduction.runs import RUNS
+from layerstep.training import PRESETS
+
+T = TypeVar("T")
 
 FIGURES = ("svg", "pdf", "png")
 #: Where the code that decides a figure is.
@@ -85,3 +105,130 @@ class Result:
 def _digests(parts: list[Path]) -> dict[str, str | None]:
     """By file name; None where there is no file."""
     return {part.name: hashlib.sha256(part.read_bytes()).hexdigest()[:12] if part.is_file() else None for part in parts}
+
+
+# Words and tables that results share ----------------------------------------------------------------------------------
+
+
+def model_title(model: ModelNumbers) -> str:
+    """A model in a few words: its setting, its depth, and what of its attention and training is not the paper's."""
+    shape = RUNS[model.name].run.model
+    words = [TITLES[model.setting], f"{shape.layers} layers"]
+    words += [] if shape.attention == "softmax" else [f"{shape.attention.replace('-mean', '')} attention"]
+    words += [] if model.trained_steps == PAPER_STEPS else [f"{model.trained_steps:,} training steps"]
+    return ", ".join(words)
+
+
+def human_name(name: str) -> str:
+    """A run by what it is, for people; other names as they are."""
+    if name not in RUNS:
+        return name
+    run, default = RUNS[name].run, PRESETS[RUNS[name].preset].model
+    shape = run.model
+    words = [TITLES[RUNS[name].setting]]
+    words += [f"{shape.layers} layers"] if shape.layers != default.layers else []
+    words += [f"width {shape.width}"] if shape.width != default.width else []
+    words += [f"{shape.heads} head{'s' * (shape.heads > 1)}"] if shape.heads != default.heads else []
+    words += {"linear": ["linear attention"], "linear-mean": ["averaged linear attention"]}.get(shape.attention, [])
+    words += [f"{run.steps:,} steps"] if run.steps < PAPER_STEPS else []
+    words += [f"seed {run.seed}"] if run.seed != PRESETS[RUNS[name].preset].seed else []
+    return ", ".join(words)
+
+
+def select(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
+    """What is here of `names`, in their order."""
+    return {name: found[name] for name in names if name in found}
+
+
+def trained(models: Models, wanted: Sequence[str] = ()) -> str:
+    """For a caption: how the models of a figure were trained, and which of the `wanted` are not here."""
+    groups: dict[str, list[str]] = {}
+    for name, model in models.items():
+        groups.setdefault(model.training, []).append(name)
+    words = " Training: " + "; ".join(f"{how} ({', '.join(names)})" for how, names in groups.items()) + "."
+    missing = [name for name in wanted if name not in models]
+    return words + (f" Not here yet: {', '.join(missing)} (see the training runs)." if missing else "")
+
+
+STEPS_CAPTION = (
+    "The step most similar to each layer, mean over {prompts} prompts (band: one standard deviation), within the "
+    "paper's budget ({budget} steps, {cg} for conjugate gradients), and the line through layers {first} to "
+    "{last} (cut at the edges). R² says how linear the steps are: 1 means that every layer takes the same number of "
+    "steps. In brackets, where it is given: its 95 % range over prompts. Hollow: for more than a tenth of the prompts "
+    "it is the last step of the budget, so that the mean is too small; where that is so in more than a third of the "
+    "layers of a line, its R² has a †."
+)
+
+
+def steps_caption(models: Models) -> str:
+    some = next(iter(models.values()))
+    budgets = sorted({int(model.richardson.steps[-1]) for model in models.values()})
+    return STEPS_CAPTION.format(
+        prompts=EVALUATION_SEQUENCES,
+        budget=" or ".join(f"{each:,}" for each in budgets),
+        cg=int(some.solvers["cg"].steps[-1]),
+        first=some.alignment.first,
+        last=some.alignment.last,
+    )
+
+
+def table_steps(models: Models) -> Table:
+    lines = [
+        [name, solver, int(layer), *values]
+        for name, model in models.items()
+        for solver, found in model.solvers.items()
+        for layer, *values in zip(model.layers[1:], found.mean, found.sd, found.at_cap, strict=True)
+    ]
+    return Table(["model", "solver", "layer", "mean_best_step", "sd_over_sequences", "share_at_last_step"], lines)
+
+
+def summary_steps(models: Models) -> Table:
+    """R² with its range over prompts, by model and solver."""
+
+    def cell(found: SolverMatch) -> str:
+        reach = "" if isnan(found.r2) else f" [{found.r2_low:.3f}, {found.r2_high:.3f}]"
+        return found.r2_text + reach
+
+    lines = [
+        [name, *(cell(model.solvers[solver]) + cut_mark(model, solver) for solver in SOLVER_LABELS)]
+        for name, model in models.items()
+    ]
+    return Table(["model", *(f"R², {label}" for label in SOLVER_LABELS.values())], lines)
+
+
+def cut_mark(model: ModelNumbers, solver: str) -> str:
+    """† where more than a third of the layers of a line are cut off by the budget of steps."""
+    return " †" if model.alignment.is_cut_off(solver) else ""
+
+
+def compare_steps(model: ModelNumbers, models: Mapping[str, ModelNumbers]) -> tuple[Comparison, ...]:
+    """The paper's R² and layers won beside ours, with their range over prompts and their variation over the seeds among
+    `models`."""
+    name, seeds = model.name, select(models, SEEDS).values()
+    richardson, setting = model.richardson, TITLES[model.setting]
+    found = []
+    if name in BEST_STEP_R2:
+        compared = Comparison(
+            quantity=f"R² of best Richardson step against layer, {setting}",
+            where="Figure 2b and text" if name == "sphere" else "text on the arc-cosine kernel",
+            paper=BEST_STEP_R2[name],
+            ours=richardson.r2,
+            low=richardson.r2_low,
+            high=richardson.r2_high,
+            rounding=R2_ROUNDING[name],
+            note=model.training,
+        )
+        found.append(compared.with_seeds([seed.richardson.r2 for seed in seeds]))
+    if name in LAYERS_WON:
+        compared = Comparison(
+            quantity=f"layers of 12 where Richardson is most similar, {setting}",
+            where="text on the arc-cosine kernel",
+            paper=LAYERS_WON[name],
+            ours=model.won,
+            low=model.alignment.won_low,
+            high=model.alignment.won_high,
+            note=model.training,
+            whole=True,
+        )
+        found.append(compared.with_seeds([seed.won for seed in seeds]))
+    return tuple(found)

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 
 from layerstep.plotting import figure
 from layerstep.reproduction.figures.plots import heat_map, lowest_sime
-from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.figures.tables import model_title, select, trained
+from layerstep.reproduction.figures.result import Result, Table, model_title, select, trained
 from layerstep.reproduction.numbers import EVALUATION_SEQUENCES, SOLVER_LABELS, ModelNumbers, Models, Numbers, twin
 
 CAPTION = (

@@ -15,8 +15,9 @@ from layerstep.reproduction.figures.plots import (
     setting_lines,
     solver_lines,
 )
-from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.figures.tables import (
+from layerstep.reproduction.figures.result import (
+    Result,
+    Table,
     compare_steps,
     model_title,
     select,

@@ -12,8 +12,7 @@ from matplotlib.patches import Rectangle
 
 from layerstep.measurement import CLASSES
 from layerstep.plotting import MAP, ORANGE, figure
-from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.figures.tables import human_name
+from layerstep.reproduction.figures.result import Result, Table, human_name
 from layerstep.reproduction.numbers import DISTRIBUTIONS, Numbers, Verdicts, calibrated_rule
 
 

@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from layerstep.errors import LayerstepError
-from layerstep.reproduction.numbers import constructed, curves, measurements, noise, systems, trained_noise
-from layerstep.reproduction.numbers.interventions import WrittenInto, written_into
+from layerstep.reproduction.numbers import constructed, interventions, measurements, noise, open_mask, solvers, verdict
 from layerstep.reproduction.numbers.model import ModelNumbers
-from layerstep.reproduction.numbers.open_mask import OpenMask, open_mask_models
 from layerstep.reproduction.numbers.store import Store
-from layerstep.reproduction.numbers.verdicts import Verdicts
 from layerstep.reproduction.runs import RUNS, SEEDS
 from layerstep.reproduction.settings import DISTRIBUTIONS
 
@@ -30,16 +27,16 @@ class Numbers:
     constructed: dict[str, ModelNumbers] = field(default_factory=dict)
     walk: constructed.Walk | None = None
     schemes: constructed.Schemes | None = None
-    curves: dict[str, curves.SolverCurves] = field(default_factory=dict)  # by setting, or by deep model
-    conditioning: dict[str, systems.Conditioning] = field(default_factory=dict)
-    cg_precision: systems.Precision | None = None
+    curves: dict[str, solvers.SolverCurves] = field(default_factory=dict)  # by setting, or by deep model
+    conditioning: dict[str, solvers.Conditioning] = field(default_factory=dict)
+    cg_precision: solvers.Precision | None = None
     noise: dict[str, noise.RidgeNoise] = field(default_factory=dict)
-    model_noise: dict[str, trained_noise.ModelNoise] = field(default_factory=dict)
-    interventions: dict[str, WrittenInto] = field(default_factory=dict)
-    open_mask: dict[str, OpenMask] = field(default_factory=dict)
-    verdicts: Verdicts = field(default_factory=dict)
+    model_noise: dict[str, noise.ModelNoise] = field(default_factory=dict)
+    interventions: dict[str, interventions.WrittenInto] = field(default_factory=dict)
+    open_mask: dict[str, open_mask.OpenMask] = field(default_factory=dict)
+    verdicts: dict[str, verdict.ModelVerdict] = field(default_factory=dict)
 
-    def curves_beside(self, model: ModelNumbers) -> curves.SolverCurves | None:
+    def curves_beside(self, model: ModelNumbers) -> solvers.SolverCurves | None:
         return self.curves.get(model.name) or self.curves.get(model.setting)
 
 
@@ -60,20 +57,20 @@ def collect(
     ordered = sorted(names, key=lambda name: RUNS[name].setting)
     measured = {name: attempt(name, None, measurements.measure, name) for name in ordered}
     models = {name: model for name in RUNS if (model := measured.get(name)) is not None}
-    shown = {**{name: (name, curves.CURVE_STEPS) for name in (*DISTRIBUTIONS, "arccos1")}, **DEEP_CURVES}
+    shown = {**{name: (name, solvers.CURVE_STEPS) for name in (*DISTRIBUTIONS, "arccos1")}, **DEEP_CURVES}
     shown = {name: of for name, of in shown.items() if name in (*DISTRIBUTIONS, *models)}
     beside_paper = [name for name in models if name in (*noise.TABLE_SETTINGS, *SEEDS)]
-    curve = {name: attempt(f"curves, {name}", None, curves.solver_curves, *of) for name, of in shown.items()}
+    curve = {name: attempt(f"curves, {name}", None, solvers.solver_curves, *of) for name, of in shown.items()}
     return Numbers(
         models=models,
         constructed=attempt("constructed models", {}, constructed.constructed_models),
         walk=attempt("walk", None, constructed.constructed_walk),
         schemes=attempt("schemes", None, constructed.constructed_schemes),
         curves={name: found for name, found in curve.items() if found},
-        conditioning=attempt("conditioning", {}, systems.conditioning),
-        cg_precision=attempt("cg-precision", None, systems.cg_precision),
+        conditioning=attempt("conditioning", {}, solvers.conditioning),
+        cg_precision=attempt("cg-precision", None, solvers.cg_precision),
         noise=attempt("noise", {}, noise.ridge_noise),
-        model_noise=attempt("noise-trained", {}, trained_noise.model_noise, beside_paper),
-        interventions=attempt("interventions", {}, lambda _: written_into()),  # never computed here
-        open_mask=open_mask_models(),
+        model_noise=attempt("noise-trained", {}, noise.model_noise, beside_paper),
+        interventions=attempt("interventions", {}, lambda _: interventions.written_into()),  # never computed here
+        open_mask=open_mask.open_mask_models(),
     )

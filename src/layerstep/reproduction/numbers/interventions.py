@@ -1,6 +1,7 @@
-"""What came out when the layers of every model with weights were written into: read from results/interventions.
+"""What came out when the layers of every model with weights were written into: kept in results/interventions.
 
-A measurement (`numbers.intervening`) holds what any rule needs; the claim is made here, by the rule of today.
+A measurement (`layerstep reproduce --interventions`, about a minute per network) holds what any rule needs; the claim
+is made when it is read, by the rule of today.
 """
 
 from __future__ import annotations
@@ -8,21 +9,27 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from torch import Tensor
+
 from layerstep.errors import FileError, LayerstepError
-from layerstep.files import digest, read_json
-from layerstep.measurement import Verdict
+from layerstep.files import digest, provenance, read_json, write_json
+from layerstep.measurement import Verdict, identify
 from layerstep.measurement.calibration.controls.suite import controls
 from layerstep.measurement.calibration.mechanisms import Mechanism
+from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult
 from layerstep.measurement.interventions.rule import CausalRule
-from layerstep.reproduction import runs
-from layerstep.reproduction.numbers.impulse import Impulse
-from layerstep.reproduction.numbers.store import Json, from_json
-from layerstep.reproduction.settings import DISTRIBUTIONS, SETTINGS
+from layerstep.measurement.reading.hooks import reader_of
+from layerstep.reproduction.numbers.impulse import Impulse, impulse_response
+from layerstep.reproduction.numbers.store import Json, code_identity, from_json, to_json
+from layerstep.reproduction.runs import models_folder, results_folder
+from layerstep.reproduction.settings import DISTRIBUTIONS, SETTINGS, SPHERE
 from layerstep.tasks import Task
 from layerstep.training import GPT, Model
 
@@ -65,8 +72,7 @@ class Network:
 
 def networks() -> list[Network]:
     """Those whose weights are here, those that are made on the spot; what is known first."""
-    home = runs.MODELS.parent
-    sphere = SETTINGS["sphere"]
+    home = results_folder()
     planted = {"steps": (1,) * 12, "seed": SEED}
     found = [
         _planted("planted-richardson", Mechanism(solver="richardson", mask="open", **planted)),
@@ -90,13 +96,13 @@ def networks() -> list[Network]:
             )
         )
     found += [
-        Network(name=f"untrained-{mask}", group="untrained", mask=mask, task=sphere) for mask in ("causal", "open")
+        Network(name=f"untrained-{mask}", group="untrained", mask=mask, task=SPHERE) for mask in ("causal", "open")
     ]
     for name in ("open-sphere-seed-0", "open-sphere-seed-1", "open-uniform", "open-gaussian"):
         place = home / "open" / name
         found.append(Network(name=name, group="open", mask="open", task=SETTINGS[name.split("-")[1]], place=place))
     found += [
-        Network(name=name, group="causal", mask="causal", task=SETTINGS[name], place=runs.MODELS / name)
+        Network(name=name, group="causal", mask="causal", task=SETTINGS[name], place=models_folder() / name)
         for name in DISTRIBUTIONS
     ]
     return [each for each in found if each.place is None or each._weights()]
@@ -107,7 +113,7 @@ def _planted(name: str, mechanism: Mechanism) -> Network:
         name=name,
         group="planted",
         mask=mechanism.mask,
-        task=SETTINGS["sphere"],
+        task=SPHERE,
         truth=mechanism.solver,
         mechanism=mechanism,
     )
@@ -149,6 +155,16 @@ class WrittenInto:
     readings: dict[str, Reading]
 
     @property
+    def v(self) -> float:
+        """The width of the task's kernel."""
+        return self.result.facts["task"]["v"]
+
+    @property
+    def is_recognisable(self) -> bool:
+        """Whether the solver it runs is one of those that were tried."""
+        return self.truth in self.result.facts["solvers"]
+
+    @property
     def claimed(self) -> str:
         """What is claimed of it under today's rule, in words; "" for nothing."""
         return "; ".join(dict.fromkeys(f"{claim.solver}, {claim.form}" for claim in self.result.claims))
@@ -163,35 +179,47 @@ PARTS = {
 
 
 def place_of(name: str) -> Path:
-    return runs.MODELS.parent / "interventions" / f"{name}.json"
+    return results_folder() / "interventions" / f"{name}.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of a measurement, and by which code and where it was made."""
+
+    code: str
+    provenance: Json
+    seconds: float
+    cpu_seconds: float
+    digest: str
+    data: Any
 
 
 def written_into(rule: CausalRule | None = None) -> dict[str, WrittenInto]:
     """What was measured of the networks whose weights are here, by name; under today's rule, or another."""
     found = {}
     for network in networks():
-        kept = kept_parts(network)
+        kept = {name: part.data for name, part in kept_parts(network).items()}
         with contextlib.suppress(KeyError, TypeError, LayerstepError):
-            data = {"bumps": [], "readings": {}} | {part: each["data"] for part, each in kept.items()}
             found[network.name] = WrittenInto(
                 name=network.name,
                 group=network.group,
                 mask=network.mask,
                 inputs=network.task.inputs,
                 truth=network.truth,
-                result=CausalResult.from_dict(_tuples(data["result"]), rule or CausalRule()),
-                bumps=from_json(list[Impulse], data["bumps"]),
-                readings=from_json(dict[str, Reading], data["readings"]),
+                result=CausalResult.from_dict(_tuples(kept["result"]), rule or CausalRule()),
+                bumps=from_json(list[Impulse], kept.get("bumps", [])),
+                readings=from_json(dict[str, Reading], kept.get("readings", {})),
             )
     return found
 
 
-def kept_parts(network: Network) -> Json:
+def kept_parts(network: Network) -> dict[str, Part]:
     """The parts that were measured of this network as it is."""
-    with contextlib.suppress(FileError):
+    with contextlib.suppress(FileError, TypeError):
         found = read_json(place_of(network.name))
         if isinstance(found, dict) and found.get("identity") == digest(network.identity):
-            return {part: each for part, each in found["parts"].items() if digest(each["data"]) == each["digest"]}
+            parts: dict[str, Part] = from_json(dict[str, Part], found.get("parts"))
+            return {name: part for name, part in parts.items() if digest(part.data) == part.digest}
     return {}
 
 
@@ -203,3 +231,58 @@ def _tuples(value: Any) -> Any:
         return value
     parts = [_tuples(each) for each in value]
     return parts if parts and isinstance(parts[0], dict) else tuple(parts)
+
+
+# Measuring ------------------------------------------------------------------------------------------------------------
+
+
+def measure_interventions(say: Callable[[str], None], *, again: bool = False) -> None:
+    """Measure what results/interventions does not have; again: and what other code measured."""
+    for network in networks():
+        for name, module in PARTS.items():
+            kept, code = kept_parts(network), code_identity(module)
+            if name in kept and (not again or kept[name].code == code):
+                continue
+            say(f"writing into {network.name}: {name}")
+            start, used = time.perf_counter(), time.process_time()
+            data = rounded(_measure(network, name))
+            part = Part(
+                code=code,
+                provenance=provenance(),
+                seconds=round(time.perf_counter() - start, 1),
+                cpu_seconds=round(time.process_time() - used, 1),
+                digest=digest(data),
+                data=data,
+            )
+            parts = kept_parts(network) | {name: part}  # another part may have been written meanwhile
+            about = {"name": network.name, "identity": digest(network.identity), "config": network.identity}
+            write_json(place_of(network.name), {**about, "parts": to_json(parts)})
+
+
+def _measure(network: Network, part: str) -> Any:
+    model = network.open()
+    if part == "result":
+        return intervene(model, network.task, seed=SEED).to_dict()
+    if part == "bumps":
+        return to_json(impulse_response(reader_of(model), network.task, SEED))  # type: ignore[arg-type]
+    # A directory may hold probes, fitted on more prompts.
+    subject, head = (model, _head(model)) if network.place is None else (network.place, None)
+    found = identify(subject, network.task, parts=("behaviour", "readings"), seed=SEED, head=head).readings
+    assert found is not None
+    return {name: to_json(Reading.of(verdict)) for name, verdict in found.verdicts.items()}
+
+
+def _head(model: Any) -> Callable[[Tensor], Tensor] | None:
+    """The read-out of a planted network; a GPT has its own."""
+    if isinstance(model, GPT):
+        return None
+    return lambda state: model.model.frame.read(state[:, model.queries], "f")
+
+
+def rounded(value: Any) -> Any:
+    """The same to six digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list | tuple) else value

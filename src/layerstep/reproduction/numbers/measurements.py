@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from typing import Any
 
 import numpy as np
 import torch
 
-from layerstep.errors import FileError, LayerstepError, as_float
-from layerstep.files import read_json
 from layerstep.measurement.similarity import Match, layers_won, match, winners
-from layerstep.reproduction.compared import COMPARED
-from layerstep.reproduction.numbers.model import Alignment, ModelNumbers, SolverMatch
+from layerstep.reproduction.numbers.model import COMPARED, Alignment, ModelNumbers, SolverMatch
 from layerstep.reproduction.numbers.noise import squared_errors
-from layerstep.reproduction.numbers.store import Json, Store
-from layerstep.reproduction.predictions import FILE, NOISE_SEQUENCES, Predictions
+from layerstep.reproduction.numbers.store import Store
+from layerstep.reproduction.predictions import (
+    NOISE_SEQUENCES,
+    Predictions,
+    card_error,
+    load_predictions,
+    model_identity,
+)
 from layerstep.reproduction.runs import RUNS
 from layerstep.reproduction.settings import (
     BOOTSTRAP_SEED,
     CURVE_CONTEXTS,
-    EVALUATION_SEQUENCES,
     SETTINGS,
     SIGMA_TEST,
     evaluation_prompts,
@@ -37,62 +38,10 @@ SHOWN = 80
 MATCH_STEPS, CG_MATCH_STEPS = 500, 100
 
 
-def usable_models() -> tuple[list[str], dict[str, str]]:
-    """Names of the runs whose predictions are here and whole, in the order of the list; reasons for the others that
-    have a directory."""
-    found, reasons = [], {}
-    for name, run in RUNS.items():
-        status = run_status(run)
-        if status.usable:
-            try:
-                load_predictions(name)
-                found.append(name)
-            except LayerstepError as error:
-                reasons[name] = str(error)
-        elif status.state != "missing":
-            reasons[name] = status.words
-    return found, reasons
-
-
-def load_predictions(name: str) -> Predictions:
-    """The model's predictions on the evaluation prompts, checked: they have the run's shape and are finite."""
-    run = RUNS[name]
-    found = Predictions.load(run.folder)
-    B, N = EVALUATION_SEQUENCES, run.run.task.N
-    by_layer = (run.run.model.layers + 1, B, N)
-    expected = {"layers": by_layer, "head": (B, N), "noise": (len(SIGMA_TEST), NOISE_SEQUENCES), "last": by_layer}
-    for part, tensor in found.tensors().items():
-        shape = tuple(tensor.shape)
-        if shape != expected[part]:
-            raise FileError(f"{run.folder / FILE}: {part} has shape {shape}, not {expected[part]}. Probe it again.")
-        if not tensor.isfinite().all():
-            raise FileError(f"{run.folder / FILE}: {part} has values that are not finite. Probe the model again.")
-    return found
-
-
 def layers_after_blocks(name: str) -> Trajectory:
     """What was read off every block; the embedding, stage 0, is left out."""
     path = load_predictions(name).layers
     return Trajectory(path.values[1:], path.stages[1:], name)
-
-
-def model_identity(name: str) -> Json:
-    """What a model's numbers depend on: the run its directory holds, its predictions and the errors on its card."""
-    run = RUNS[name]
-    sha = hashlib.sha256((run.folder / FILE).read_bytes()).hexdigest()[:12]
-    status = run_status(run)
-    about = {"steps": status.steps, "training": status.words}
-    return {"model": name, "run": run.run.to_dict(), **about, "predictions": sha, "over_krr": _card(name)}
-
-
-def _card(name: str) -> float | None:
-    """Error at n = N over that of exact KRR as the model's card has it: noiseless targets, 2,048 prompts. None where
-    the card does not say; the list of runs tells what is wrong with it, and `_over_krr` computes it."""
-    try:
-        ratio = as_float(read_json(RUNS[name].folder / "evaluation.json")["evaluation"]["ratio"])
-    except (FileError, KeyError, TypeError):
-        return None
-    return ratio if 0 < ratio < np.inf else None
 
 
 def _over_krr(found: Predictions, setting: str) -> float:
@@ -117,7 +66,7 @@ def compute_model(name: str) -> ModelNumbers:
         setting=run.setting,
         training=status.words,
         trained_steps=status.steps or 0,
-        over_krr=_card(name) or _over_krr(found, run.setting),
+        over_krr=card_error(run.folder) or _over_krr(found, run.setting),
         alignment=alignment(found.layers, run.setting),
         last_token=alignment(found.last, run.setting) if found.last else None,
         **errors_by_layer(found.layers, run.setting),

@@ -6,8 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 
-from layerstep.reproduction.compared import COMPARED
+from layerstep.solvers.base import Solver
+from layerstep.solvers.conjugate_gradient import ConjugateGradient
+from layerstep.solvers.gradient_descent import GradientDescent
+from layerstep.solvers.nesterov import Nesterov
+from layerstep.solvers.richardson import Richardson
 
+#: The four solvers that the paper compares with, by the names of the command line. Exact CG: the plain recursion's
+#: bumps from step 12 on are rounding (see the figure on CG precision).
+COMPARED: dict[str, Solver] = {
+    "richardson": Richardson(),
+    "cg": ConjugateGradient(reorthogonalize=True),
+    "gd": GradientDescent(),
+    "nesterov": Nesterov(),
+}
 SOLVER_LABELS = {name: solver.label for name, solver in COMPARED.items()}
 CUT = 0.1  # a layer is cut off by the budget of steps where this share of its prompts match the last step best
 

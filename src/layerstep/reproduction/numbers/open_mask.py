@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from layerstep.errors import FileError, as_float
-from layerstep.files import read_json
-from layerstep.reproduction import runs
+from layerstep.folders.layout import LOG
+from layerstep.reproduction.runs import results_folder
+from layerstep.reproduction.status import Card
+from layerstep.tasks import Task
+from layerstep.training.directory import Trained
 
 #: Records of a log that are kept, about; a record's loss is the mean over so many.
 POINTS = 60
@@ -33,24 +37,21 @@ class OpenMask:
 
 def open_mask_models() -> dict[str, OpenMask]:
     """By name; what cannot be read is left out."""
-    home, found = runs.MODELS.parent / "open", {}
+    home, found = results_folder() / "open", {}
     for folder in sorted(home.glob("open-*")) if home.is_dir() else []:
         with contextlib.suppress(FileError, KeyError, TypeError, ValueError, OSError):
-            run = read_json(folder / "config.json")["about"]["run"]
-            text = (folder / "log.jsonl").read_text(encoding="utf-8")
-            records = [json.loads(line) for line in text.splitlines()]
-            steps, loss = _thinned([int(r["step"]) for r in records], [as_float(r["loss"]) for r in records])
-            found[folder.name] = OpenMask(
-                name=folder.name,
-                inputs=str(run["task"]["inputs"]),
-                steps=steps,
-                loss=loss,
-                over_krr=as_float(read_json(folder / "evaluation.json")["evaluation"]["ratio"]),
-            )
+            task, card = Trained.read(folder).run.task, Card.read(folder)
+            records = map(json.loads, (folder / LOG).read_text(encoding="utf-8").splitlines())
+            points = [(int(each["step"]), as_float(each["loss"])) for each in records]
+            steps, loss = _thinned(*zip(*points, strict=True))
+            if isinstance(task, Task) and card.ratio > 0:
+                found[folder.name] = OpenMask(
+                    name=folder.name, inputs=task.inputs, steps=steps, loss=loss, over_krr=card.ratio
+                )
     return found
 
 
-def _thinned(steps: list[int], loss: list[float]) -> tuple[list[int], list[float]]:
+def _thinned(steps: Sequence[int], loss: Sequence[float]) -> tuple[list[int], list[float]]:
     """Means over as many neighbours as leave about POINTS of them; the first records are as they are."""
     size = max(1, len(steps) // POINTS)
     groups = [slice(start, start + size) for start in range(0, len(steps), size)]

@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 SOURCE = Path(__file__).parents[3]
 #: Packages whose code decides no number. What a trained model predicts is read from files: its digest is in `of`.
-NO_NUMBERS = ("errors", "files", "memory", "plotting", "progress", "reprs", "threads", "training")
+NO_NUMBERS = ("engines", "errors", "files", "folders", "memory", "plotting", "progress", "reprs", "threads", "training")
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from layerstep.construction import construct
+from layerstep.engines import compute_pieces
 from layerstep.errors import LayerstepError
+from layerstep.files import source_digest
 from layerstep.measurement import Instrument, Rule
 from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.identification.domains import default_contexts
-from layerstep.reproduction.numbers.measurements import layers_after_blocks, model_identity
-from layerstep.reproduction.numbers.model import Models
-from layerstep.reproduction.numbers.store import Store, to_json
+from layerstep.reproduction.numbers.measurements import layers_after_blocks
+from layerstep.reproduction.numbers.model import ModelNumbers, Models
+from layerstep.reproduction.numbers.store import Store, from_json, to_json
 from layerstep.reproduction.numbers.verdict import VERDICT_SEED, ModelVerdict, Subject, verdict_on
+from layerstep.reproduction.predictions import model_identity
+from layerstep.reproduction.runs import models_folder, models_in
 from layerstep.reproduction.settings import SETTINGS, SPHERE, evaluation_prompts
 from layerstep.solvers import NadarayaWatson, RidgePath, Solver, solve
 from layerstep.tasks import Trajectory
@@ -139,3 +146,48 @@ def _verdicts_in(
 def _instrument(setting: str) -> Instrument:
     task = SETTINGS[setting]
     return Instrument.prepare(evaluation_prompts(setting), task, default_contexts(task.N))
+
+
+# On an engine: a unit per setting, for one library. Verdicts come by the store's files --------------------------------
+
+CODE = ("tasks", "solvers", "construction", "measurement", "reproduction")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """The models of one setting, with the directories that another process needs."""
+
+    setting: str
+    models: str
+    store: str
+    shipped: str | None
+    numbers: dict[str, ModelNumbers]
+
+
+def make_verdicts(
+    store: Store, models: Models, on: Any, options: dict[str, Any], progress: Callable[[str], None]
+) -> None:
+    """Put the verdicts that the store has not into it."""
+    settings = sorted({"sphere", *(model.setting for model in models.values())})
+    units = [
+        Unit(
+            setting=setting,
+            models=str(models_folder().absolute()),
+            store=str(store.folder.absolute()),
+            shipped=None if store.shipped is None else str(store.shipped.absolute()),
+            numbers={name: model for name, model in models.items() if model.setting == setting},
+        )
+        for setting in settings
+    ]
+    arguments = {unit.setting: to_json(unit) for unit in units}
+    told = {"code": source_digest(CODE), "on": on, "options": options, "say": progress}
+    compute_pieces(verdicts_of_setting, arguments, store.folder / "units", **told)
+
+
+def verdicts_of_setting(argument: dict[str, Any]) -> list[str]:
+    """Make them, each kept as it is done; their names."""
+    unit: Unit = from_json(Unit, argument)
+    store = Store(Path(unit.store), None if unit.shipped is None else Path(unit.shipped))
+    with models_in(Path(unit.models)):
+        found, _ = model_verdicts(store, unit.numbers, only=unit.setting)
+    return sorted(found)

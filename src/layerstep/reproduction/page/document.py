@@ -18,9 +18,7 @@ from markupsafe import Markup, escape
 from layerstep.files import provenance
 from layerstep.plotting import INK
 from layerstep.reproduction.claims import in_a_sentence, key_findings, main_answers, paper_claims
-from layerstep.reproduction.costs import total_minutes
-from layerstep.reproduction.figures.result import Result
-from layerstep.reproduction.figures.tables import human_name
+from layerstep.reproduction.figures.result import Result, human_name
 from layerstep.reproduction.numbers import (
     EVALUATION_SEQUENCES,
     MEASURED,
@@ -33,7 +31,7 @@ from layerstep.reproduction.numbers import (
 from layerstep.reproduction.page.chapters import CHAPTERS, HERO, Results
 from layerstep.reproduction.reference import HOURS_PER_RUN, Comparison, outcomes
 from layerstep.reproduction.runs import protocol
-from layerstep.reproduction.status import Listed
+from layerstep.reproduction.status import Listed, total_minutes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Numbers of the kernel systems alone: their condition numbers, and conjugate gradients in three precisions."""
+"""The classical solvers alone: their error by step, the condition of their systems, conjugate gradients' precision."""
 
 from __future__ import annotations
 
@@ -7,11 +7,67 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from layerstep.reproduction.numbers.model import COMPARED
 from layerstep.reproduction.numbers.store import Store
-from layerstep.reproduction.settings import BOOTSTRAP_SEED, SETTINGS, SPHERE, evaluation_prompts
-from layerstep.solvers import ConjugateGradient, exact, solve
+from layerstep.reproduction.settings import (
+    BOOTSTRAP_SEED,
+    CURVE_CONTEXTS,
+    EVALUATION_SEQUENCES,
+    SETTINGS,
+    SPHERE,
+    evaluation_prompts,
+)
+from layerstep.solvers import ConjugateGradient, exact, solve, solve_all
 from layerstep.solvers.system import Batch
 from layerstep.stats import interval, resampled
+
+CURVE_STEPS, CG_CURVE_STEPS = 200, 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverCurve:
+    """`mse` [context, step] against the noisy label."""
+
+    label: str
+    steps: list[float]
+    mse: list[list[float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolverCurves:
+    """The solvers' curves in one setting, and the errors of exact KRR by context length."""
+
+    setting: str
+    contexts: list[int]
+    krr: list[float]
+    solvers: dict[str, SolverCurve]
+
+
+def solver_curves(
+    store: Store, setting: str, steps: int = CURVE_STEPS, sequences: int = EVALUATION_SEQUENCES
+) -> SolverCurves:
+    of = {"setting": setting, "steps": steps, "sequences": sequences}
+    name = f"curves-{setting}-{steps}"
+    return store.get(name, SolverCurves, of, __name__, lambda: compute_curves(setting, steps, sequences))
+
+
+def compute_curves(setting: str, most: int, sequences: int) -> SolverCurves:
+    task, prompts = SETTINGS[setting], evaluation_prompts(setting, sequences)
+    shown = sorted({*range(min(most, 50) + 1), *range(0, most + 1, max(1, most // 200)), most})
+    steps = {name: list(range(CG_CURVE_STEPS + 1)) if name == "cg" else shown for name in COMPARED}
+    wanted = {name: (solver, steps[name]) for name, solver in COMPARED.items()}
+    paths = solve_all(wanted, prompts, task, contexts=CURVE_CONTEXTS)
+    columns = [n - 1 for n in CURVE_CONTEXTS]
+    target = prompts.target[:, columns]
+    return SolverCurves(
+        setting=setting,
+        contexts=list(CURVE_CONTEXTS),
+        krr=(exact(prompts, task)[:, columns] - target).square().mean(0).tolist(),
+        solvers={
+            name: SolverCurve(label=path.label, steps=path.stages.tolist(), mse=path.mse(target).T.tolist())
+            for name, path in paths.items()
+        },
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

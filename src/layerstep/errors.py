@@ -47,9 +47,14 @@ def in_words(value: object) -> str:
         return _a(type(value).__name__) + (" of thousands of digits" if isinstance(value, int) else "")
 
 
-def quoted(value: object) -> str:
-    """The same with quotation marks around a string."""
-    return in_words(repr(value) if isinstance(value, str) else value)
+class quoted:
+    """The same with quotation marks around a string, put into words only where a message is made."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return in_words(repr(self.value) if isinstance(self.value, str) else self.value)
 
 
 def _a(name: str) -> str:

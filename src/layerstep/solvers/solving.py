@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from layerstep.errors import in_words, quoted, require, require_callable, require_count, require_kind
+from layerstep.errors import quoted, require, require_callable, require_count, require_kind
 from layerstep.memory import require_memory
 from layerstep.solvers.base import Solver
 from layerstep.solvers.system import Batch
@@ -99,7 +99,7 @@ def step_numbers(steps: Steps, solver: Solver) -> Num[Tensor, "T"]:
     require(ok, "solver", quoted(solver), "a solver such as Richardson()", "By name: SOLVERS['richardson'].")
     if isinstance(steps, Integral):
         require_count(0, steps=steps)
-        require_memory("steps", in_words(steps), 8 * int(steps), "Give step numbers, such as [10, 100, 1000].")
+        require_memory("steps", steps, 8 * int(steps), "Give step numbers, such as [10, 100, 1000].")
         numbers = torch.arange(int(steps) + 1)
     else:
         numbers = as_float_tensor("steps", steps, "T").to("cpu", torch.float64)

@@ -48,7 +48,7 @@ def as_float_tensor(name: str, value: Array, axes: int | str, *, finite: bool = 
         dense = value.layout == torch.strided and not value.is_meta
         require(dense, name, f"{value.layout}, on {value.device}", "a dense tensor with values")
     elif isinstance(value, Sequence):
-        require_memory(name, in_words(value), 40 * len(value), "Give fewer numbers, or an array of them.")
+        require_memory(name, value, 40 * len(value), "Give fewer numbers, or an array of them.")
     parts = [value, *value] if isinstance(value, (list, tuple)) else [value]
     hidden = sum(int(np.ma.getmaskarray(part).sum()) for part in parts if isinstance(part, np.ma.MaskedArray))
     require(hidden == 0, name, f"{hidden} masked values", "an array without a mask", "Remove or impute them.")
@@ -155,6 +155,6 @@ def normals(seed: int, step: int, stream: int, shape: tuple[int, ...]) -> Tensor
     """Standard normals of the counter-based Philox generator: key (seed, step), one counter a stream."""
     require_seed(seed=seed, step=step)
     remedy = "Take fewer prompts, fewer points or fewer dimensions."
-    require_memory("numbers to draw", in_words(math.prod(shape)), 8 * math.prod(shape), remedy)
+    require_memory("numbers to draw", math.prod(shape), 8 * math.prod(shape), remedy)
     bits = np.random.Philox(key=np.array([seed, step], dtype=np.uint64), counter=[0, 0, 0, stream])
     return torch.from_numpy(np.random.Generator(bits).standard_normal(shape))

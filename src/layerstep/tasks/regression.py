@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import as_float, in_words, quoted, require, require_count, require_kind, require_seed
+from layerstep.errors import as_float, quoted, require, require_count, require_kind, require_seed
 from layerstep.memory import require_memory
 from layerstep.tasks.base import KernelTask, require_fits
 from layerstep.tasks.posterior import linear_means, pool_means, posterior_means, sparse_means
@@ -72,7 +72,7 @@ class LinearRegression(KernelTask):
         lost = 1e-12 * float(C.abs().max())
         if C.ndim == 2:
             symmetric = float((C - C.T).abs().max()) <= lost
-            require(symmetric, "covariance", in_words(C), "symmetric", "Give (C + C.T) / 2.")
+            require(symmetric, "covariance", C, "symmetric", "Give (C + C.T) / 2.")
             C = torch.linalg.eigvalsh(C)
         least = float(C.min())
         wanted = "without variances below 0" if C.ndim == 0 or isinstance(found[0], float) else "positive semi-definite"
@@ -286,7 +286,7 @@ def _numbers(argument: str, value: Any, *shapes: tuple[int, ...]) -> Any:
     if found.ndim == 0:
         return _numbers(argument, float(found), *shapes)
     require(tuple(found.shape) in shapes, argument, f"of shape {list(found.shape)}", allowed)
-    require(float(found.abs().max()) <= 1e100, argument, in_words(found), "numbers up to 1e100")
+    require(float(found.abs().max()) <= 1e100, argument, found, "numbers up to 1e100")
     rows = found.tolist()
     return tuple(map(tuple, rows)) if found.ndim == 2 else tuple(rows)
 

@@ -103,6 +103,8 @@ def evaluate_entry(entry: Entry, *, prompts: int | None = None, device: str | No
 
 
 def _known(file: Path, run: Run) -> Evaluation | None:
+    if not file.exists():
+        return None
     with contextlib.suppress(FileError, KeyError, TypeError, ValueError):
         found = read_json(file)
         if found["identity"] == run.identity and found["evaluation"]["mse"][-1] >= 0:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from layerstep.errors import in_words, require, require_choice, require_count, require_kind
+from layerstep.errors import require, require_choice, require_count, require_kind
 from layerstep.memory import require_memory
 from layerstep.tasks import Prompts
 from layerstep.tasks.prompts import normals
@@ -222,7 +222,7 @@ class GPT(Pretrained, nn.Module):
     def embed(self, tokens: Float[Tensor, "B T D"]) -> tuple[Float[Tensor, "B T W"], Bool[Tensor, "B 1 T T"] | None]:
         """Tokens in the residual stream, and what each of them sees (None: all before it)."""
         shaped = isinstance(tokens, Tensor) and tokens.ndim == 3 and tokens.is_floating_point()
-        require(shaped, "prompts", in_words(tokens), "Prompts, or floating-point tokens [B, T, d]")
+        require(shaped, "prompts", tokens, "Prompts, or floating-point tokens [B, T, d]")
         T, D = tokens.shape[1:]
         d = D if self.causal else D - 3
         require(d == self.d, "d", d, f"{self.d}, as the model was built for")

@@ -114,7 +114,6 @@ def training(
     alone = isinstance(run, Run)
     require(alone or _are_runs(run), "run", quoted(run), "a Run or a list of them", "Such as ls.PRESETS['tiny'].")
     runs = [run] if isinstance(run, Run) else list(run)
-    require_stackable(runs)
     require(
         as_float(checkpoint_seconds) >= 0, "checkpoint_seconds", quoted(checkpoint_seconds), "a number of at least 0"
     )
@@ -126,6 +125,7 @@ def training(
     require_flag(progress=progress)
     require(as_float(wait) >= 0, "wait", quoted(wait), "a number of seconds")
     where, folder = as_device(device), as_path("out", out)
+    require_stackable(runs)
     about = begun_in(folder, runs, resume)
     models = finished_models(folder, runs, about)
     if models is None:

@@ -112,5 +112,6 @@ def needed_bytes(runs: Sequence[Run]) -> int:
 def require_fits(runs: Sequence[Run], device: torch.device) -> None:
     """Raise InputError where the least that these runs hold at once is more than the memory there is."""
     run, S = runs[0], len(runs)
-    remedy = "Take fewer layers, a smaller width or batch, or shorter prompts."
-    require_memory("run", f"{S} of {run.model}, batch {run.batch}, N {run.task.N}", needed_bytes(runs), remedy, device)
+    there = f"That is for {S} of it, batch {run.batch}, N = {run.task.N}."
+    remedy = f"{there} Take fewer layers, a smaller width or batch, or shorter prompts."
+    require_memory("model", run.model, needed_bytes(runs), remedy, device)

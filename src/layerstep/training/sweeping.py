@@ -31,7 +31,7 @@ from layerstep.folders.layout import last_records
 from layerstep.folders.survey import JOBS, SWEEP, Begun, checkpoint_step, is_writing, wanted_runs
 from layerstep.progress import showing
 from layerstep.training.config import Run
-from layerstep.training.here import train_units
+from layerstep.training.local import train_units
 from layerstep.training.planning import Plan, free_names, grouped, names_of, plan, require_names, require_runs
 from layerstep.training.unit import Outcome, Then, kept_result, order, train_unit
 

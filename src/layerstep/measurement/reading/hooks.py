@@ -126,9 +126,9 @@ class GPTReader:
     def states(self, prompts: Prompts) -> list[Tensor]:
         require_kind("prompts", prompts, Prompts)
         if self.mask == "causal":
-            return [state[:, self.queries] for state in self.run(prompts)]
+            return [state[:, self.queries] for state in self.run(prompts).states]
         lengths = (first_points(prompts, n + 1) for n in range(prompts.N + 1))
-        by_length = [[state[:, self.queries] for state in self.run(prefix)] for prefix in lengths]
+        by_length = [[state[:, self.queries] for state in self.run(prefix).states] for prefix in lengths]
         return [torch.cat(states, dim=1) for states in zip(*by_length, strict=True)]
 
     def run(self, prompts: Prompts, edits: Mapping[str, Edit] = NO_EDITS) -> Recording:
@@ -273,7 +273,7 @@ class Hooked:
     def _picked(self, recording: Recording, count: int, prompts: Prompts) -> list[Tensor]:
         """The states of all sites at the x tokens, `count` of them."""
         states = []
-        for name, state in zip(self.sites, recording, strict=True):
+        for name, state in zip(self.sites, recording.states, strict=True):
             picked = self._pick(name, state)
             right = picked.shape[:2] == (prompts.B, count)
             wanted = f"{[prompts.B, count]} sequences and x tokens"

@@ -24,7 +24,7 @@ def of_all(numbers: Numbers) -> Result | None:
     rule = calibrated_rule()
     return Result(
         name="verdicts",
-        title="Whose steps? The verdict, with controls whose answer is known",
+        title="The verdict on every model, with controls whose answer is known",
         caption=(
             "For every model the table shows what the paper's similarity metric says, and what the instrument says. U "
             "is the fraction of the layers' distance to exact kernel ridge regression that the nearest class leaves "

@@ -179,7 +179,7 @@ def run(*, name: str = "you") -> Output:
     },
     edits={"cli/__init__.py": [('    "bench": "run', '    "hello": "say hello",\n')]},
     check="""
-assert main(["hello", "--name", "world"]) == main(["hello", "--json"]) == main(["--help"]) == 0
+assert main(["hello", "--name", "reader"]) == main(["hello", "--json"]) == main(["--help"]) == 0
 assert main(["hello", "--nmae", "x"]) == 2
 """,
 )

@@ -2,13 +2,14 @@
 
 import math
 import warnings
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 
-from fuzz.certify import certify, ridge_regression
+from fuzz.certify import Tally, certify, of_estimator, ridge_regression
 from layerstep.construction import TransformerKRR, construct
 from layerstep.construction.schemes.base import SinkScheme
 from layerstep.errors import InputError
@@ -37,6 +38,65 @@ def test_the_search_for_violations_finds_them(slip, monkeypatch):
     else:
         monkeypatch.setattr("layerstep.construction.certificate.norm", lambda z: 0.0)
     assert certify(2000).counts[f"{slip}: violations"] > 0
+
+
+def with_60_digits(x, y, xq, scales, lam):
+    """k_q (K + lam I)^-1 y by elimination, every number a Decimal."""
+    with localcontext() as context:
+        context.prec = 60
+
+        def gram(a, b):
+            differences = [
+                [[(Decimal(s) - Decimal(t)) / v for s, t, v in zip(p, q, scales, strict=True)] for q in b] for p in a
+            ]
+            return [[(-sum(z * z for z in pair) / 2).exp() for pair in row] for row in differences]
+
+        n = len(x)
+        rows = [[*row, Decimal(label)] for row, label in zip(gram(x, x), y, strict=True)]
+        for i in range(n):
+            rows[i][i] += Decimal(lam)
+        for i in range(n):  # Gauss-Jordan: the matrix is positive definite
+            rows[i] = [value / rows[i][i] for value in rows[i]]
+            for j in range(n):
+                if j != i:
+                    rows[j] = [a - rows[j][i] * b for a, b in zip(rows[j], rows[i], strict=True)]
+        w = [row[-1] for row in rows]
+        return np.array([float(sum(k * c for k, c in zip(row, w, strict=True))) for row in gram(xq, x)])
+
+
+@LONG
+@pytest.mark.parametrize("scheme", ["exact", "adaptive"])
+def test_the_reference_has_the_digits_that_it_judges_by(scheme):
+    """A column 1e4 from 0 whose spread is 1e-8: quotients of 1e12 leave 7 digits of 80 bits, differences all."""
+    rng = np.random.default_rng(3)
+    x = np.stack([rng.normal(size=7), 1e4 + 1e-8 * rng.normal(size=7)], axis=1)
+    xq, y = np.concatenate([x, x[:4] + 1e-9]), rng.normal(size=7)
+    estimator = TransformerKRR(scheme=scheme, scale=True, normalize_y=False, **({"L": 40} if scheme != "exact" else {}))
+    value, bound = estimator.fit(x, y).predict(xq, return_bound=True)
+    scales = np.asarray(1.0, dtype=np.longdouble) * estimator.x_scale_
+    truth = with_60_digits(x, y, xq, [Decimal(scale) for scale in estimator.x_scale_.tolist()], 0.1)
+    assert np.abs(ridge_regression(x, y, xq, scales, 0.1) - truth).max() < 1e-15
+    assert np.abs(ridge_regression(x / scales, y, xq / scales, 1.0, 0.1) - truth).max() > 1e-9
+    assert (np.abs(value - truth) <= bound).all()
+
+
+def far_columns(rng, n, d, v):
+    """The last column 1e4 from 0, its spread 1e-8; queries among the examples."""
+    x = rng.normal(size=(n, d))
+    x[:, -1] = 1e4 + 1e-8 * x[:, -1]
+    return x, rng.normal(size=n), np.concatenate([x, x])
+
+
+@LONG
+def test_certify_judges_by_what_the_estimator_was_given(monkeypatch):
+    """Quotients as its inputs, and predictions within their bounds are called violations."""
+    monkeypatch.setattr("fuzz.certify.problem", far_columns)
+    monkeypatch.setattr("fuzz.certify.estimator_for", lambda *_: (TransformerKRR(lam=1.0, error=1e-10), None))
+    tally = Tally()
+    for seed in range(5):
+        of_estimator(np.random.default_rng(seed), tally, seed)
+    assert tally.counts["bound"] > 100
+    assert tally.counts["bound: violations"] == 0
 
 
 GROUPS = np.array([[0.1], [1.2], [2.3], [1e6 + 0.1], [1e6 + 1.2], [1e6 + 2.3]])

@@ -28,6 +28,8 @@ DIVERGES = r"\.mse\.causal-richardson"  # where its step is too long for the rid
 HUGE = [LONG, "9" * 400, "9" * 5000, str(2**63), str(10**12)]
 SEEDS = (["0", "1", "7", "123456789", str(2**63), str(2**64 - 1)], ["-1", str(2**64), "1.5", "abc", *HUGE[:3]])
 PATHS = ["", "a" * 300, "é" * 200, "/proc/none/x", "/dev/null/x", "\udcff", "a\0b", "{text}/x", "{dir}", "/proc", "."]
+#: Changes of the preset `tiny` that make a run of milliseconds.
+TINY = "layers=1,heads=1,width=4,steps=2,batch=2,warmup=0,N=3"
 #: By option: values that are taken, values that are not.
 TASK = {
     "--inputs": (["sphere", "uniform", "gaussian"], ["torus", "", "Sphere", "0"]),
@@ -79,7 +81,8 @@ VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
         "--scheme": (["compact", "exact"], ["spline", "", "Compact", "adaptive"]),
         "--kernel": (["gaussian", "matern32", "matern12"], ["periodic", "arccos1", "", "matern:2.5", "laplace"]),
         "--kernel-error": ([".1", "1e-3"], ["1e-12", "2", *NOT_POSITIVE]),
-        "--degree": (["1", "2"], ["3", *NOT_COUNTS, LONG]),
+        "--degree": (["1", "2", "3"], ["4", *NOT_COUNTS, LONG]),
+        "--refresh": (["False"], ["True", "maybe", ""]),
         "--hi": (["2", "3"], ["1e-9", "1e9", *NOT_POSITIVE]),
         "--least": ([".1", "1e-6"], ["1e-20", ".9", *NOT_POSITIVE]),
         "--plot": (["{new}.svg"], ["x.gif", *PATHS]),
@@ -128,7 +131,7 @@ VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
         "--out": (["{new}"], PATHS),
     },
     "probe": {
-        "": (["{model}"], ["{text}", "{missing}", "{network}", *PATHS]),
+        "": (["{model}", "{run}"], ["{text}", "{missing}", "{network}", "{swept}", "{garg}", *PATHS]),
         "--prompts": (["8", "33", "64"], [*NOT_COUNTS, *HUGE]),
         "--batch": (["1", "7", "64", "1000"], [*NOT_COUNTS, LONG]),
         "--method": (["least-squares", "gradient"], ["", "adam"]),
@@ -142,7 +145,9 @@ VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
     },
     "solve --task=linear": LINEAR | {"--steps": (["1", "7"], NOT_COUNTS), "--solvers": (["all", "gd++,knn"], ["gd+"])},
     "construct --scheme=adaptive": {
-        "--degree": (["1", "2"], ["3", *NOT_COUNTS, LONG]),
+        "--degree": (["1", "2", "3"], ["4", *NOT_COUNTS, LONG]),
+        "--heads": (["1", "2", "3", "4", "9"], [*NOT_COUNTS, LONG]),
+        "--refresh": (["True", "False"], ["maybe", ""]),
         "--hi": (["2", "3", "1.001"], ["1e-9", "1e9", *NOT_POSITIVE]),
         "--least": ([".1", "1e-6", ".5"], ["1e-20", ".9", *NOT_POSITIVE]),
         "--kernel": (["gaussian", "matern32", "rational-quadratic"], ["periodic", ""]),
@@ -150,8 +155,21 @@ VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
         "--out": (["{new}.safetensors"], PATHS),
         "--plot": (["{new}.svg"], ["x.gif", *PATHS]),
     },
+    "identify --task=linear": {
+        "": (["ridge", "gd++", "newton", "{garg}"], ["{swept}", "{odd}", "sor", "krr", *PATHS]),
+        "--prompts": (["64", "65"], ["63", *NOT_COUNTS, LONG]),
+        "--behaviour-only": (["True"], ["maybe"]),
+        "--d": (["2", "3"], NOT_COUNTS),
+        "--sigma": LINEAR["--sigma"],
+        "--covariance": LINEAR["--covariance"],
+        "--prior": LINEAR["--prior"],
+        "--plot": (["{new}.svg"], ["x.gif", *PATHS]),
+    },
     "identify": {
-        "": (["{model}", "ridge", "cg", "{network}"], ["{text}", "{binary}", "{missing}", "{odd}", "sor", *PATHS]),
+        "": (
+            ["{model}", "ridge", "cg", "{network}", "{run}"],
+            ["{swept}", "{text}", "{binary}", "{missing}", "{odd}", "sor", *PATHS],
+        ),
         "--interventions": (["True"], ["maybe"]),
         "--probes": (["{probes}"], ["{text}", "{binary}", "{network}", *PATHS]),
         "--probe-prompts": (["8", "33"], [*NOT_COUNTS, *HUGE]),
@@ -162,22 +180,33 @@ VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
     },
     "reproduce": {"--out": ([], [*PATHS[:8], "{text}"])},
     "sweep": {
-        "": ([], ["spere", "sphere:tiny", "", ":", "sphere:", "x" * 400]),
-        "--minutes": ([], NOT_POSITIVE),
+        "": (["tiny"], ["spere", "sphere:tiny", "", ":", "sphere:", "x" * 400]),
+        "--out": (["{new}", "{swept}"], PATHS),
+        "--set": ([TINY, TINY + ",lr=1e-300"], ["", "lr", "lr=", "lr=x", "=", "lr=1,lr=2", "steps=" + LONG]),
         "--grid": (
-            [],
+            ["seed=0:2", "seed=0,1", "lr=1e-3,1", "attention=softmax,linear", "kernel=gaussian,matern32"],
             ["sed=1", "seed=", "seed=5:2", "seed=0:" + "9" * 30, "=", "lr=nan,nan", "seed=0:9:0", "x" * 400],
         ),
+        "--stack": (["1", "2"], [*NOT_COUNTS, *HUGE]),
+        "--threads": (["1"], [*NOT_COUNTS, *HUGE[:2]]),
+        "--minutes": (["1", "1e-9", "1e9"], NOT_POSITIVE),
+        "--prompts": (["0", "3"], ["-1", *NOT_NUMBERS, LONG]),
+        "--checkpoint-seconds": (["0", "60", "1e9"], ["-1", "nan", *NOT_NUMBERS]),
+        "--status": (["True"], ["maybe"]),
+        "--publish": ([], ["True"]),
+        "--results": ([], ["{new}", *PATHS]),
+        "--device": (["cpu"], ["cuda", "tpu", ""]),
         "--on": ([], ["", "slrum", "none", "=", "x" * 400]),
-        "--index": ([], ["-1", *NOT_NUMBERS]),
+        "--index": (["0"], ["7", "-1", *NOT_NUMBERS]),
     },
-    "runs": {"": ([], ["{text}", "{missing}", *PATHS])},
+    "runs": {"": (["{swept}", "{dir}", "."], ["{text}", "{missing}", *PATHS]), "--csv": (["True"], ["maybe"])},
     "evaluate": {
-        "": (["{model}"], ["{text}", "{missing}", *PATHS]),
+        "": (["{run}", "{swept}"], ["{model}", "{text}", "{missing}", *PATHS]),
         "--prompts": (["2", "5"], NOT_COUNTS),
         "--device": (["cpu"], ["cuda", ""]),
     },
-    "publish": {"": ([], ["{text}", "{missing}", "{model}", *PATHS]), "--out": ([], PATHS)},
+    "list": {"": (["solvers", "kernels", "inputs"], ["solver", "", "x" * 400]), "--import": (["math"], ["no_module"])},
+    "publish": {"": ([], ["{run}", "{text}", "{missing}", "{model}", *PATHS]), "--out": ([], PATHS)},
     "calibrate": {"--jobs": ([], [*NOT_COUNTS, "abc"]), "--prompts": ([], NOT_COUNTS), "--out": ([], PATHS[:5])},
     "bench": {"--which": ([], ["nothing", "", "All"])},
 }
@@ -197,9 +226,11 @@ SMALL = {
     "probe": (["{model}", "--prompts=32", "--test-prompts=2", "--out={new}.safetensors"], 14),
     "identify": (["ridge", "--prompts=64", "--probe-prompts=32", "--N=3", "--d=1"], 1),
     "reproduce": (["--out=/dev/null/x"], 2),
-    "sweep": (["spere"], 2),
-    "runs": (["{missing}"], 1),
-    "evaluate": (["{missing}"], 1),
+    "identify --task=linear": (["ridge", "--prompts=64", "--N=3", "--d=2"], 1),
+    "sweep": (["tiny", "--out={new}", f"--set={TINY}", "--grid=seed=0:2", "--prompts=2"], 3),
+    "runs": (["{swept}"], 3),
+    "evaluate": (["{run}", "--prompts=2"], 3),
+    "list": ([], 1),
     "publish": (["{missing}", "sphere"], 2),
     "calibrate": (["--show"], 2),
     "bench": (["--which=nothing"], 2),
@@ -248,12 +279,14 @@ def places(home: Path) -> Iterator[dict[str, str]]:
     """Files and directories of every kind that a call may be pointed to."""
     from layerstep.cli import main
     from layerstep.training import GPT, Model
+    from oracles.published import PUBLISHED
 
     home.mkdir(parents=True, exist_ok=True)
     found = {
         name: str(home / name)
-        for name in ("text", "binary", "csv", "dir", "model", "network", "probes", "missing", "odd")
+        for name in ("text", "binary", "csv", "dir", "model", "network", "probes", "missing", "odd", "swept", "garg")
     }
+    found["run"] = str(home / "swept" / "seed=0")
     (home / "text").write_text("no numbers here\n")
     (home / "binary").write_bytes(bytes(range(256)) * 4)
     (home / "csv").write_text("0.1,1\n0.3,0.5\n0.2,\n")
@@ -261,7 +294,11 @@ def places(home: Path) -> Iterator[dict[str, str]]:
     (home / "odd").mkdir(exist_ok=True)
     (home / "odd" / "config.json").write_text('{"model_type": "layerstep-gpt", "about": [1]}')
     GPT(Model(layers=1, heads=1, width=4), d=1, N=3).initialise(0).save_pretrained(home / "model")
+    (home / "garg").mkdir(exist_ok=True)
+    PUBLISHED["garg"](home / "garg")
     with contextlib.redirect_stdout(io.StringIO()):
+        sweep = ["sweep", "tiny", f"--out={found['swept']}", f"--set={TINY}", "--grid=seed=0:2", "--prompts=2"]
+        assert main(sweep) == 0
         assert main(["construct", "--d=1", "--N=3", "--lam=1", f"--out={found['network']}"]) == 0
         assert main(["probe", found["model"], "--prompts=64", "--test-prompts=2", f"--out={found['probes']}"]) == 0
     yield found

@@ -15,6 +15,7 @@ import layerstep as ls
 from fuzz.values import (
     ADAPTIVE,
     COUNTS,
+    CUBIC,
     DEVICES,
     DTYPES,
     GPT,
@@ -23,11 +24,13 @@ from fuzz.values import (
     LENGTHS,
     LINEAR,
     LINEAR_PROMPTS,
+    LINEAR_SOLVED,
     MANY,
     MANY_SOLVED,
     MIXTURE,
     NETWORK,
     OF_MIXTURE,
+    ONE_HEAD,
     PATHS,
     POINTS,
     PROBES,
@@ -49,6 +52,7 @@ from fuzz.values import (
 from layerstep.construction import calibrate_interval, convergence_data
 from layerstep.measurement import intervene, read_three_ways
 from layerstep.tasks import task_from_dict
+from oracles.published import PUBLISHED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +95,53 @@ def _identified(*three: Any, **named: Any) -> Any:
     return ls.identify(*three, *named.values(), prompts=3)
 
 
+#: What can be called, and then raises an error of its own.
+CALLED = (torch.nn.Module, type, type(len))
+
+
+def _published(name: Any, line: Any, value: Any, **options: Any) -> Any:
+    """A published folder with another value in one line of its configuration."""
+    folder = Path("new")
+    folder.mkdir()
+    config = PUBLISHED.get(name if isinstance(name, str) else "garg", PUBLISHED["garg"])(folder) / "config.yaml"
+    lines = config.read_text().splitlines()
+    number = line % len(lines) if type(line) is int else 0
+    lines[number] = f"{lines[number].partition(':')[0]}: {str(value)[:400]}"
+    config.write_text("\n".join(lines), errors="replace")
+    model, _ = ls.load(folder, **options)
+    return model.blocks[0] if isinstance(model, ls.GPT) else model.sites
+
+
+def _torn(name: Any, tensor: Any, value: Any) -> Any:
+    """A published folder without one of its tensors, or with another in its place."""
+    folder = Path("new")
+    folder.mkdir()
+    file = PUBLISHED.get(name if isinstance(name, str) else "garg", PUBLISHED["garg"])(folder) / "state.pt"
+    saved = torch.load(file)
+    names = sorted(saved["model_state_dict"])
+    chosen = names[tensor % len(names)] if type(tensor) is int else str(tensor)
+    saved["model_state_dict"].pop(chosen, None)
+    if isinstance(value, torch.Tensor) and value.device.type == "cpu":
+        saved["model_state_dict"][chosen] = value.detach()
+    torch.save(saved, file)
+    return ls.load(folder)[1]
+
+
+def _plotted(of: Any, *arguments: Any, **options: Any) -> int:
+    """How many axes are drawn."""
+    from matplotlib import pyplot
+
+    try:
+        return len(np.atleast_1d(np.asarray(of.plot(*arguments, **options), dtype=object)))
+    finally:
+        pyplot.close("all")
+
+
+def _iterated(network: Any, plot: Any, **prompt: Any) -> Any:
+    found = network.iterates(**prompt)
+    return _plotted(found) if plot is True else found
+
+
 def entries(home: Path) -> dict[str, Entry]:
     """Every public call by its name."""
     saved, network, probes, text = home / "model", home / "network", home / "probes", home / "text"
@@ -102,6 +153,10 @@ def entries(home: Path) -> dict[str, Entry]:
     PROBES.save(probes)
     text.write_text("no numbers\n")
     new = [str(home / "new"), home / "new" / "deeper"]
+    published: Values = []
+    for name, make in PUBLISHED.items():
+        (home / name).mkdir()
+        published += [make(home / name), str(home / name / "state.pt")]
     files: Values = [saved, str(saved), network, text, home, home / "nothing"]
     eye, stream = torch.nn.Identity().eval(), lambda p: p.x.repeat_interleave(2, 1)
     prepared = ls.Instrument.prepare(MANY, TASK, bandwidths=(1.0,), ridges=())
@@ -128,6 +183,25 @@ def entries(home: Path) -> dict[str, Entry]:
             "task")),
         "solve linear": Entry(ls.solve, {"solver": SOLVER_VALUES, "prompts": [LINEAR_PROMPTS, *SAMPLES[:3]],
             "task": [LINEAR], "steps": STEPS, "contexts": [[1, 4], [3]]}, ("solver", "prompts", "task", "steps")),
+        "solve linear in weights": Entry(ls.solve, {"solver": list(ls.SOLVERS.values()), "prompts": [LINEAR_PROMPTS],
+            "task": TASKS[3:], "steps": STEPS}, ("solver", "prompts", "task", "steps")),
+        "linear_families": Entry(ls.linear_families, {"task": TASKS[3:]}, ("task",)),
+        "compare": Entry(ls.compare, {"path": [SOLVED, LINEAR_SOLVED], "prompts": [PROMPTS, LINEAR_PROMPTS],
+            "task": [TASK, LINEAR], "solvers": [["cg"], {"a": (ls.Richardson(), 5)}, ["ridge", "gd++"]],
+            "layers": [(2, 10), (0, 3)]}, ("path", "prompts", "task", "solvers"), rare=2),
+        "identify linear": Entry(ls.identify, {"path": [LINEAR_SOLVED], "prompts": [LINEAR_PROMPTS], "task": [LINEAR,
+            *TASKS[4:]], "seed": SEEDS[:3], "anchor": ["final", None]}, ("path", "prompts", "task"), rare=6),
+        "load published": Entry(ls.load, {"path": [*published, *files], "task": [None, LINEAR, TASK], "loops": [None,
+            1, 5]}, ("path",)),
+        "load a configuration": Entry(_published, {"name": list(PUBLISHED), "line": list(range(30)), "value": [1, 2,
+            3, 8, 12, "", "z=f(x*z)", "linear_regression", "softmax", True, "{}"], "loops": [None, 2]}, ("name",
+            "line", "value")),
+        "load torn tensors": Entry(_torn, {"name": list(PUBLISHED), "tensor": list(range(40)), "value": [None,
+            torch.ones(16, 16), torch.ones(16), torch.zeros(3, 16), torch.ones(1, 16)]}, ("name", "tensor", "value"),
+            rare=2),
+        "interleaved": Entry(_hooked, {"model": [eye], "inputs": [ls.interleaved(), ls.pairs()], "modules": [[""]],
+            "prompts": [PROMPTS, *SAMPLES], "mask": ["causal", "open"]}, ("model", "inputs", "modules", "prompts"),
+            but=(torch.nn.Module,)),
         "Matern": Entry(ls.Matern, {"nu": [0.5, 1.5, np.float32(2.5)]}),
         "RationalQuadratic": Entry(ls.RationalQuadratic, {"alpha": [0.1, 1, 100, np.int64(3)]}),
         "GaussianMixture": Entry(ls.GaussianMixture, {"weights": [[1.0], (1,), np.ones(1)], "widths": [[1.0], [1e-9],
@@ -147,11 +221,23 @@ def entries(home: Path) -> dict[str, Entry]:
         "construct lengths": Entry(ls.construct, {"d": [2], "N": [1, 3], "lam": [1.0, 0.1], "v": LENGTHS[6:],
             "kernel": RADIAL, "L": [1, 3], "scheme": ["compact"]}, ("d", "N", "v", "lam", "L")),
         "construct adaptive": Entry(lambda **given: ls.construct(scheme="adaptive", **given), {**small, "lam": [1.0,
-            0.1, 2], "hi": [2.1, 3], "L": [1, 3, 20], "degree": [1, 2], "least": [0.1, 1e-6, 0.5], "refresh": [True,
-            False, None], "kernel": RADIAL, "dtype": DTYPES, "B_y": REALS[:4]}, ("d", "N", "v", "lam", "hi", "L")),
+            0.1, 2], "hi": [2.1, 3], "L": [1, 3, 20], "degree": [1, 2, 3], "least": [0.1, 1e-6, 0.5], "refresh": [True,
+            False, None], "heads": [None, 1, 2, 3], "kernel": RADIAL, "dtype": DTYPES, "B_y": REALS[:4]},
+            ("d", "N", "v", "lam", "hi", "L")),
         "calibrate_interval": Entry(calibrate_interval, {"prompts": SAMPLES, "v": LENGTHS, "lam": REALS[:7],
-            "degree": [1, 2], "margin": [1, 1.3, 100], "kernel": RADIAL}, ("prompts", "v", "lam")),
+            "degree": [1, 2, 3], "margin": [1, 1.3, 100], "kernel": RADIAL}, ("prompts", "v", "lam")),
         "adaptive predict": Entry(ADAPTIVE.predict, {"x": ROWS, "y": ROW_LABELS, "xq": ROWS}, ("x", "y", "xq")),
+        "cubic predict": Entry(CUBIC.predict, {"x": ROWS, "y": ROW_LABELS, "xq": ROWS, "budget": [0, 10**6],
+            "input_error": [0.0, 1e-9]}, ("x", "y", "xq")),
+        "predict of one head": Entry(ONE_HEAD.predict, {"x": ROWS, "y": ROW_LABELS, "xq": ROWS}, ("x", "y", "xq")),
+        "iterates": Entry(_iterated, {"network": [NETWORK, ADAPTIVE, CUBIC, OF_MIXTURE], "plot": [False, False, True],
+            "x": ROWS, "y": ROW_LABELS, "xq": ROWS, "stages": [None, [0, 2], [1]]}, ("network", "plot", "x", "y",
+            "xq"), rare=2, but=(ls.GPT, torch.nn.Linear, torch.nn.Identity)),
+        "plot": Entry(lambda **given: _plotted(NETWORK, **given), {"x": ROWS, "y": ROW_LABELS, "xq": [None, *ROWS]},
+            ("x", "y"), rare=6),
+        "plot a path": Entry(lambda **given: _plotted(SOLVED, **given), {"prompts": [None, PROMPTS]}, rare=6),
+        "plot a match": Entry(lambda **given: _plotted(ls.match(SOLVED, SOLVED, PROMPTS), **given), {"axes": [None]},
+            rare=9),
         "mixture predict": Entry(OF_MIXTURE.predict, {"x": ROWS, "y": ROW_LABELS, "xq": ROWS}, ("x", "y", "xq")),
         "mixture path": Entry(OF_MIXTURE.path, {"prompts": SAMPLES, "stages": [None, [0, 2]], "contexts": [None, [1,
             4]]}, ("prompts",)),
@@ -171,7 +257,7 @@ def entries(home: Path) -> dict[str, Entry]:
             ("solver", "prompts", "task", "steps")),
         "solve_all": Entry(ls.solve_all, {"solvers": [{"a": (ls.Richardson(), 2)}, {}, {"b": (ls.Nesterov(), [1, 4])}],
             "prompts": SAMPLES, "task": [TASK], "progress": [None, lambda done: None]}, ("solvers", "prompts", "task"),
-            but=(torch.nn.Module,)),
+            but=CALLED),
         "Richardson": Entry(ls.Richardson, {"eta": REALS, "preconditioner": ["row-sum", "none"], "step": ["per-prefix",
             "fixed"]}),
         "Chebyshev": Entry(ls.Chebyshev, {"lo": REALS[:3], "hi": [10, 1e6]}),

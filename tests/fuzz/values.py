@@ -26,8 +26,11 @@ RUN = ls.PRESETS["tiny"].override(
 )
 LINEAR = ls.LinearRegression(d=2, N=4, sigma=0.1)
 LINEAR_PROMPTS = ls.sample(LINEAR, 3, seed=0)
+LINEAR_SOLVED = ls.solve(ls.GradientDescentInWeights(), LINEAR_PROMPTS, LINEAR, 3)
 MIXTURE = ls.GaussianMixture(weights=(0.25, 0.75), widths=(0.5, 2.0))
 ADAPTIVE = ls.construct(2, 4, 1.0, 0.5, scheme="adaptive", hi=4.0, L=4)
+CUBIC = ls.construct(2, 4, 1.0, 0.5, scheme="adaptive", hi=4.0, L=4, degree=3)
+ONE_HEAD = ls.construct(2, 4, 1.0, 0.5, scheme="adaptive", hi=4.0, L=4, heads=1)
 OF_MIXTURE = ls.construct(2, 4, [1.0, 2.0], 0.5, kernel="matern32", L=4, B_y=2.0)
 JUNK: list[Any] = [
     None, True, False, 0, -1, 1, 3.7, -0.0, 10**30, 10**400, -(2**63), NAN, math.inf, 1e-320, 1e308, 1j,

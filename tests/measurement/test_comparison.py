@@ -55,6 +55,8 @@ def test_solvers_of_the_users_are_compared_too():
     [
         ({"solvers": "newton"}, "solvers = 'newton': must be names, or a dictionary"),
         ({"solvers": ["mine"]}, "solvers = 'mine': must be one of"),
+        ({"layers": 1}, "layers = 1: must be the first and the last"),
+        ({"layers": (3, 1)}, "layers = .*: must be the first and the last"),
         ({"solvers": {}}, "solvers = .*: must be a dictionary of"),
         ({"task": ls.Task(d=3, N=8), "solvers": ["cg"], "model_fn": model}, "left out where the task is not linear"),
     ],

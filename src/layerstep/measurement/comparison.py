@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import as_path, quoted, require, require_choice, require_kind
+from layerstep.errors import as_float, as_path, quoted, require, require_choice, require_kind
 from layerstep.files import write_aside
 from layerstep.measurement.identification.descriptions import as_json
 from layerstep.measurement.identification.domains import at_length, domain_of
@@ -140,6 +140,7 @@ def compare(
     require_kind("prompts", prompts, Prompts, "The order is path, prompts, task.")
     require_task(task, "gram", "lam", remedy="The order is path, prompts, task.")
     task = at_length(task, prompts.N)
+    first, last = _ends(layers)
     asked, left_out = _asked(solvers, prompts, task)
     paths = solve_all(asked, prompts, task, contexts=path.contexts.tolist())
     matches = {}
@@ -150,8 +151,8 @@ def compare(
             left_out[name] = "which diverges on these prompts"
     require(len(matches) > 0, "solvers", ", ".join(asked), "one or more that do not diverge here")
     stages = path.stages
-    few = int(((stages >= layers[0]) & (stages <= layers[1])).sum()) < 3
-    span = (float(stages[0]), float(stages[-1])) if few else (float(layers[0]), float(layers[1]))
+    few = int(((stages >= first) & (stages <= last)).sum()) < 3
+    span = (float(stages[0]), float(stages[-1])) if few else (first, last)
     weights: dict[str, Tensor] = {}
     if model_fn is not None:
         linear = domain_of(task).name == "linear"
@@ -164,6 +165,13 @@ def compare(
             name: torch.einsum("lbd,tbd->lt", _unit(ours), _unit(each)) / some.B for name, each in theirs.items()
         }
     return Comparison(label=path.label, matches=matches, weights=weights, layers=span, left_out=left_out)
+
+
+def _ends(layers: Any) -> tuple[float, float]:
+    """The first and the last of `layers`."""
+    ends = [as_float(end) for end in layers] if isinstance(layers, Sequence) else []
+    require(len(ends) == 2 and ends[0] <= ends[1], "layers", quoted(layers), "the first and the last, as in (2, 10)")
+    return ends[0], ends[1]
 
 
 def _weights(run: Callable[[Prompts], dict[str, Trajectory]], prompts: Prompts) -> dict[str, Float[Tensor, "L B d"]]:

@@ -6,6 +6,7 @@ Their model is read-in → GPT-2 → read-out on the same interleaved tokens, so
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ def backbone_names(layers: int) -> dict[str, str]:
             for part in ("weight", "bias"):
                 names[f"blocks.{layer}.{ours}.{part}"] = f"h.{layer}.{theirs}.{part}"
     return names
+
+
+def count_layers(names: Iterable[str], root: str) -> int:
+    """How many blocks have any tensor under `root`: what one of them lacks is for `load` to say."""
+    return len({name.removeprefix(root).partition(".")[0] for name in names if name.startswith(root)})
 
 
 def _turned(name: str, tensor: Tensor) -> Tensor:
@@ -96,7 +102,12 @@ def read_state(path: str | os.PathLike) -> dict[str, Tensor]:
         found = found["model_state_dict"]
     if not isinstance(found, dict):
         raise FileError(f"{file} does not have the layout of a checkpoint: it holds a {type(found).__name__}.")
-    return found
+    return {name: tensor for name, tensor in found.items() if isinstance(name, str) and _is_plain(tensor)}
+
+
+def _is_plain(value: Any) -> bool:
+    """Is this a tensor that weights can be copied from?"""
+    return isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex()
 
 
 def load_garg(path: str | os.PathLike, heads: int) -> GPT:
@@ -112,7 +123,7 @@ def load_garg(path: str | os.PathLike, heads: int) -> GPT:
         raise FileError(f"{file} does not have the layout _read_in, _backbone, _read_out.")
     width, d = found["_read_in.weight"].shape
     T = len(found["_backbone.wpe.weight"])
-    layers = sum(str(name).startswith("_backbone.h.") and str(name).endswith("ln_1.weight") for name in found)
+    layers = count_layers(found, "_backbone.h.")
     outputs = len(found["_read_out.weight"])
     require(outputs == 1, "_read_out", f"{outputs} outputs", "1 output")
     require(T % 2 == 0 and T >= 4, "_backbone.wpe", f"{T} positions", "two for each of at least two points")

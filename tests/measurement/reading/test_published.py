@@ -1,5 +1,6 @@
 """Published layouts: folders rebuilt in their format, their forward passes written out here from the tensors alone."""
 
+import contextlib
 import math
 import os
 from pathlib import Path
@@ -10,74 +11,9 @@ import torch.nn.functional as F
 
 import layerstep as ls
 from layerstep.measurement.reading.published import read_yaml
+from oracles.published import PUBLISHED, encoder_state, folder_of, gpt_state
 
-CONFIG = """\
-inherit:
-- base.yaml
-model:
-  family: {family}
-  n_dims: {d}
-  n_embd: {width}
-  n_head: {heads}
-  n_layer: {layers}
-  n_positions: {positions}
-{more}out_dir: ../models/x
-training:
-  batch_size: 64
-  curriculum:
-    dims:
-      end: {d}
-      inc: 1
-    points:
-      end: {points}
-      start: 11
-  learning_rate: 0.0001
-  task: {task}
-  task_kwargs: {kwargs}
-  train_steps: 500001
-wandb:
-  notes: ''
-"""
-SHAPE = {"d": 3, "width": 16, "heads": 2, "layers": 2, "positions": 13, "points": 9, "more": ""}
 PROMPTS = ls.sample(ls.LinearRegression(d=3, N=8), 5, seed=1, dtype=torch.float32)
-
-
-def folder_of(path, state, family="gpt2", task="linear_regression", kwargs="{}", **more):
-    text = CONFIG.format(**SHAPE | {"family": family, "task": task, "kwargs": kwargs} | more)
-    (path / "config.yaml").write_text(text)
-    torch.save({"model_state_dict": state, "optimizer_state_dict": {}, "train_step": 3}, path / "state.pt")
-    return path
-
-
-def draw(*shape):
-    return 0.3 * torch.randn(shape, generator=torch.Generator().manual_seed(math.prod(shape) + len(shape)))
-
-
-def linear(name, rows, columns, bias=True):
-    return {f"{name}.weight": draw(rows, columns)} | ({f"{name}.bias": draw(rows)} if bias else {})
-
-
-def norm(name, width):
-    return {f"{name}.weight": 1 + draw(width), f"{name}.bias": draw(width)}
-
-
-def gpt_state(root, turned, positions, layers=2, d=3, W=16):
-    """The tensors of a GPT-2 (matrices turned) or a nanoGPT between read-in and read-out."""
-    state = linear("_read_in", W, d) | linear("_read_out", 1, W) | {f"{root}wpe.weight": draw(positions, W)}
-    for k in range(layers):
-        block = f"{root}h.{k}."
-        state |= norm(f"{block}ln_1", W) | norm(f"{block}ln_2", W)
-        sizes = {"attn.c_attn": (3 * W, W), "attn.c_proj": (W, W), "mlp.c_fc": (4 * W, W), "mlp.c_proj": (W, 4 * W)}
-        for name, size in sizes.items():
-            state |= linear(block + name, *size)
-            if turned:
-                state[f"{block}{name}.weight"] = state[f"{block}{name}.weight"].T.contiguous()
-        if turned:
-            state |= {
-                f"{block}attn.bias": torch.ones(1, 1, 26, 26).tril(),
-                f"{block}attn.masked_bias": torch.tensor(-1e4),
-            }
-    return state | norm(f"{root}ln_f", W) | ({f"{root}wte.weight": draw(50, W)} if turned else {})
 
 
 def backbone(state, root, turned, x, heads=2):
@@ -160,12 +96,7 @@ def test_a_looped_transformer_is_read_after_every_loop(tmp_path, form):
 @pytest.mark.parametrize(("activation", "mean"), [("relu", True), ("softmax", False)])
 def test_an_encoder_of_bai_et_al_answers_every_context_length(tmp_path, activation, mean):
     W, layers = 16, 2
-    state = linear("_read_in", W, 4) | linear("_read_out", 1, W)
-    for k in range(layers):
-        for name in ("_queries", "_keys", "_values"):
-            state |= linear(f"{name}.{k}", W, W, bias=False)
-        state |= norm(f"_lns_1.{k}", W) | norm(f"_lns_2.{k}", W)
-        state |= linear(f"_mlps.{k}.0", W, W) | linear(f"_mlps.{k}.2", W, W)
+    state = encoder_state(layers, 3, W)
     more = f"  encoder_activation: {activation}\n  normalize_attn: {str(mean).lower()}\n"
     reader, _ = ls.load(folder_of(tmp_path, state, family="EncoderTF", more=more))
 
@@ -213,7 +144,7 @@ def test_the_task_is_that_of_the_configuration(tmp_path, task, kwargs, wanted):
         ({"heads": "many"}, "`n_head` is 'many', which must be a number"),
         ({"state": {"weights": torch.zeros(2)}}, "does not have the layout _read_in, _backbone, _read_out"),
         ({"state": {"weights": torch.zeros(2)}, "family": "EncoderTF"}, "does not have the layout _read_in, _queries"),
-        ({"state": {"weights": torch.zeros(2)}, "family": "gpt2_loop"}, "does not have the layout _read_in, _backbone"),
+        ({"state": {"weights": torch.zeros(2)}, "family": "gpt2_loop"}, "layout of its family: _read_in.weight is not"),
     ],
 )
 def test_what_is_not_such_a_folder_is_refused_in_words(tmp_path, change, words):
@@ -229,6 +160,38 @@ def test_a_folder_without_a_configuration_or_weights_says_what_is_missing(tmp_pa
     (tmp_path / "state.pt").unlink()
     with pytest.raises(ls.FileError, match=r"holds no state\.pt or model\.pt"):
         ls.load(tmp_path)
+
+
+@pytest.mark.parametrize("layout", PUBLISHED)
+def test_a_checkpoint_without_a_tensor_or_with_another_is_refused_in_words(tmp_path, layout):
+    folder = PUBLISHED[layout](tmp_path)
+    whole = torch.load(folder / "state.pt")["model_state_dict"]
+    needed = [name for name in whole if not name.endswith(("wte.weight", "masked_bias", "attn.bias"))]
+    for name in needed:
+        for other in (None, "x", 3, torch.ones(()), torch.ones(2, 3, 4), torch.eye(16).to_sparse()):
+            torch.save({name: other} | {each: whole[each] for each in whole if each != name}, folder / "state.pt")
+            with pytest.raises(ls.LayerstepError):
+                ls.load(folder)
+    torch.save(whole | {3: torch.ones(1)}, folder / "state.pt")
+    ls.load(folder)
+
+
+@pytest.mark.parametrize("value", ["", "3", "-1", "x", "nan", "{}", "true", "noisy_linear_regression", "\n    end: x"])
+def test_a_configuration_with_another_value_is_read_or_refused_in_words(tmp_path, value):
+    config = PUBLISHED["garg"](tmp_path) / "config.yaml"
+    lines = config.read_text().splitlines()
+    for number, line in enumerate(lines):
+        config.write_text("\n".join([*lines[:number], f"{line.partition(':')[0]}: {value}", *lines[number + 1 :]]))
+        with contextlib.suppress(ls.LayerstepError):
+            ls.load(tmp_path)
+
+
+@pytest.mark.parametrize("layout", PUBLISHED)
+def test_a_published_model_is_identified_with_its_task(tmp_path, layout):
+    found = ls.identify(*ls.load(PUBLISHED[layout](tmp_path)), prompts=64, fit=32, cache=False)
+    assert found.behaviour is not None
+    assert "Interventions are about Gaussian-process tasks" in found.untested["interventions"]
+    assert "classesambiguous" not in str(found)
 
 
 def test_a_model_of_ours_comes_with_its_task():

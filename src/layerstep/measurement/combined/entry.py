@@ -38,7 +38,7 @@ from layerstep.measurement.reading.probes import MOST_PROMPTS, Probes, probe
 from layerstep.measurement.reading.readouts import NAMES, Head, LayerReaders, Readouts, fit_readers
 from layerstep.progress import unasked
 from layerstep.solvers import exact
-from layerstep.tasks import Prompts, Task, Trajectory, sample
+from layerstep.tasks import Prompts, Trajectory, sample
 
 #: Prompts that probes and maps are fitted on when the model has no saved probes.
 FIT = 1024
@@ -52,7 +52,7 @@ Show = Callable[[float, str], None]
 def identify(
     path: Trajectory,
     prompts: Prompts,
-    task: Task,
+    task: Any,
     *,
     families: Sequence[Family] | None = ...,
     model_fn: Callable[[Prompts], Trajectory] | None = ...,
@@ -67,7 +67,7 @@ def identify(
 @overload
 def identify(
     model: Any,
-    task: Task | None = ...,
+    task: Any = ...,
     *,
     parts: Sequence[str] = ...,
     prompts: int = ...,
@@ -110,7 +110,7 @@ def identify(*arguments: Any, **options: Any) -> Verdict | Identification:
 
 def identify_model(
     model: Any,
-    task: Task | None = None,
+    task: Any = None,
     *,
     parts: Sequence[str] = PARTS,
     prompts: int = 256,

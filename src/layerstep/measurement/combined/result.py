@@ -18,7 +18,6 @@ from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.interventions.operator import Operator
 from layerstep.measurement.interventions.result import CausalResult
 from layerstep.reprs import folded
-from layerstep.tasks import Task
 
 #: What can be asked of a model.
 PARTS = ("behaviour", "readings", "interventions")
@@ -35,7 +34,7 @@ class Identification:
 
     label: str
     about: str
-    task: Task
+    task: Any
     read_by: str
     own: Verdict | None = field(repr=False)
     behaviour: Verdict | None = field(repr=False)

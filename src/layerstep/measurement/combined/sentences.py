@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from layerstep.measurement.calibration.record import causal_false_claims, trained_positives
 from layerstep.measurement.combined.decision import CONFLICT, NOT_TESTED, PREDICTS, READABLE, RUNS
-from layerstep.measurement.identification.decision import IDENTIFIED, NOTHING
+from layerstep.measurement.identification.decision import AMBIGUOUS, IDENTIFIED, NOTHING
 from layerstep.measurement.identification.report import headline, later_rate, one_per_class, order_words, span
 from layerstep.measurement.identification.result import Verdict
 from layerstep.measurement.interventions.operator import Operator
@@ -106,6 +106,8 @@ def _says(verdict: Verdict) -> str:
     order = order_words(verdict)
     if verdict.status == IDENTIFIED:
         return f"{verdict.solver}" + (f", but {order}" if order else "")
+    if verdict.status == AMBIGUOUS:
+        return f"one of several classes that cannot be told apart ({headline(verdict.overall).partition(': ')[2]})"
     classes = len(one_per_class(verdict.overall))
     return f"none of {classes} classes" + headline(verdict.overall).removeprefix("none")
 

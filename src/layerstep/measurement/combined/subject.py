@@ -21,7 +21,7 @@ from layerstep.measurement.reading.hooks import EditableReader, GPTReader, Reade
 from layerstep.measurement.reading.probes import Probes
 from layerstep.measurement.reading.readouts import Head
 from layerstep.solvers import SOLVERS, Solver, solve
-from layerstep.tasks import Prompts, Task, Trajectory, sample, task_from_dict
+from layerstep.tasks import Prompts, Task, Trajectory, require_task, sample, task_from_dict
 from layerstep.tasks.kernels import RationalQuadratic, kernel_name
 from layerstep.training import GPT
 from layerstep.training.pretrained import SHIPPED, model_folder
@@ -41,7 +41,7 @@ class Subject:
 
     label: str
     about: str
-    task: Task
+    task: Any
     reader: Reader | None = None
     head: Head | None = None
     probes: Probes | None = None
@@ -52,7 +52,7 @@ class Subject:
 
 
 def open_subject(
-    model: Any, task: Task | None, *, head: Head | None = None, probes: Probes | None = None, label: str = ""
+    model: Any, task: Any, *, head: Head | None = None, probes: Probes | None = None, label: str = ""
 ) -> Subject:
     """The subject a user's model is: a module, a reader, a construction, a solver, or the place of a file."""
     if isinstance(model, str) and model in SOLVERS:
@@ -67,14 +67,14 @@ def open_subject(
     return _readable(reader, _given(task), head, probes, label or type(reader.model).__name__)
 
 
-def _given(task: Any) -> Task:
-    require_kind(
-        "task", task, Task, "The model was made for one: ls.identify(model, ls.Task(inputs=..., d=..., N=...))."
+def _given(task: Any) -> Any:
+    require_task(
+        task, "lam", remedy="The model was made for one: ls.identify(model, ls.Task(inputs=..., d=..., N=...))."
     )
     return task
 
 
-def _at(place: Path, task: Task | None, head: Head | None, probes: Probes | None) -> Subject:
+def _at(place: Path, task: Any, head: Head | None, probes: Probes | None) -> Subject:
     place = place if place.exists() else model_folder(place)
     if place.is_file():
         return replace(_construction(Construction.load(place), task), label=place.stem)
@@ -86,13 +86,12 @@ def _at(place: Path, task: Task | None, head: Head | None, probes: Probes | None
     if task is None:
         require(len(known) > 2, "task", "None", "given, for config.json does not say what the model was made for")
         task = task_from_dict(known)
-        assert task is not None
     if probes is None and (place / PROBES).is_file():
         saved = Probes.load(place / PROBES, gpt)
         whole = isinstance(saved.reader, GPTReader) and not saved.reader.attention
         if whole and saved.facts.get("task", task.to_dict()) == task.to_dict():
             probes = saved
-    return _readable(GPTReader(gpt), task, head, probes, label=place.name)
+    return _readable(GPTReader(gpt), _given(task), head, probes, label=place.name)
 
 
 def made_for(folder: Path, gpt: GPT) -> dict[str, Any]:
@@ -105,7 +104,7 @@ def made_for(folder: Path, gpt: GPT) -> dict[str, Any]:
         raise FileError(f"{folder / 'config.json'} describes no task ({error}). Copy or write it again.") from error
 
 
-def _readable(reader: Reader, task: Task, head: Head | None, probes: Probes | None, label: str) -> Subject:
+def _readable(reader: Reader, task: Any, head: Head | None, probes: Probes | None, label: str) -> Subject:
     model = reader.model
     if isinstance(model, GPT):
         require(task.d == model.d, "task.d", task.d, f"{model.d}, the dimension of the inputs this model was made for")
@@ -131,7 +130,7 @@ def _readable(reader: Reader, task: Task, head: Head | None, probes: Probes | No
     )
 
 
-def _trial(reader: Reader, task: Task) -> None:
+def _trial(reader: Reader, task: Any) -> None:
     """One pass over a few prompts: what does not run, or sees the label it should predict, is said at once."""
     few = sample(task, 4, seed=0)
     try:
@@ -146,7 +145,7 @@ def _trial(reader: Reader, task: Task) -> None:
         ) from error
 
 
-def _construction(network: Construction, task: Task | None) -> Subject:
+def _construction(network: Construction, task: Any | None) -> Subject:
     problem = network.problem
     require(problem.scales is None, "model", network, "a network of one length scale", "A task has one v.")
     own = {"d": problem.d, "N": problem.N, "v": problem.kernel.v, "sigma": math.sqrt(problem.lam)}
@@ -182,7 +181,7 @@ def _kernel(kernel: Any) -> str:
     return kernel_name(RationalQuadratic(alpha=meant.alpha))
 
 
-def _solver(solver: Solver, task: Task) -> Subject:
+def _solver(solver: Solver, task: Any) -> Subject:
     steps = [0.5 * 1.4**k if solver.continuous else k * (k + 3) // 4 for k in range(1, 13)]
     return Subject(
         label=type(solver).__name__,

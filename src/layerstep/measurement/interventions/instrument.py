@@ -38,7 +38,7 @@ RESAMPLES = 400
 
 def intervene(
     model: Any,
-    task: Task,
+    task: Any,
     *,
     seed: int = 0,
     prompts: dict[str, int] | None = None,
@@ -52,7 +52,7 @@ def intervene(
     prompts: how many to fit, choose, score and check on (PROMPTS). without: solvers to leave out of the search.
     checks=False leaves out what no claim needs: doses other than 1, swaps, operators.
     """
-    require_kind("task", task, Task)
+    require_kind("task", task, Task, "Interventions are about Gaussian-process tasks")
     require_kind("prompts", {} if prompts is None else prompts, Mapping, f"Such as {{'fit': {PROMPTS['fit']}}}.")
     require_kind("without", without, Sequence, "Such as ['cg'].")
     require_kind("rule", rule or CausalRule(), CausalRule)

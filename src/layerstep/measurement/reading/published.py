@@ -22,7 +22,7 @@ from layerstep.measurement.reading.hooks import Hooked
 from layerstep.measurement.reading.tokens import interleaved, pairs
 from layerstep.tasks import LinearRegression
 from layerstep.training import GPT, Model
-from layerstep.training.huggingface import backbone_names, load_garg, read_state
+from layerstep.training.huggingface import backbone_names, count_layers, load_garg, read_state
 from layerstep.training.pretrained import CONFIG
 from layerstep.training.pretrained import load as fill
 
@@ -130,18 +130,17 @@ def _scalar(text: str) -> Any:
 
 def _task_of(config: Mapping[str, Any], file: Path) -> LinearRegression:
     """The task that the configuration trains on; prompts as long as its curriculum ends with."""
-    training, model = config.get("training") or {}, config["model"]
+    training, model = _inside(config, "training"), config["model"]
     name = training.get("task", training.get("task_name"))
-    known = training.get("task_kwargs")
-    kwargs = known if isinstance(known, Mapping) else {}
-    points = ((training.get("curriculum") or {}).get("points") or {}).get("end")
+    kwargs = _inside(training, "task_kwargs")
+    points = _inside(_inside(training, "curriculum"), "points")
     d = _number(model, "n_dims", file.parent)
-    N = (points or _number(model, "n_positions", file.parent)) - 1
+    N = (_number(points, "end", file.parent) if points.get("end") else _number(model, "n_positions", file.parent)) - 1
     task = LinearRegression(d=d, N=N)
     if name == "linear_regression":
         return task
     if name == "noisy_linear_regression":
-        return replace(task, sigma=float(kwargs.get("noise_std") or training.get("noise_std") or 1.0))
+        return replace(task, sigma=kwargs.get("noise_std") or training.get("noise_std") or 1.0)
     if name == "sparse_linear_regression":
         return replace(task, prior=f"sparse:{kwargs.get('sparsity') or training.get('sparsity') or 3}")
     raise FileError(
@@ -150,23 +149,37 @@ def _task_of(config: Mapping[str, Any], file: Path) -> LinearRegression:
     )
 
 
+def _inside(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What is indented below a name; nothing where there is a single value or none."""
+    found = values.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 def _number(values: Mapping[str, Any], name: str, folder: Path) -> int:
     if not isinstance(values.get(name), int):
         raise FileError(f"{folder / YAML}: `{name}` is {values.get(name)!r}, which must be a number.")
     return values[name]
 
 
-def _nano(state: dict[str, Tensor], heads: int, where: str, layers: int | None = None) -> GPT:
+def _shape(state: dict[str, Tensor], name: str, where: str) -> tuple[int, int]:
+    """Rows and columns of a matrix."""
+    if name not in state or state[name].ndim != 2:
+        raise FileError(f"{where} does not have the layout of its family: {name} is not there, or is no matrix.")
+    rows, columns = state[name].shape
+    return rows, columns
+
+
+def _nano(state: dict[str, Tensor], heads: int, where: str) -> GPT:
     """A GPT from nanoGPT's names between read-in and read-out."""
-    positions = state[f"{NANO}wpe.weight"]
-    width, d = state["_read_in.weight"].shape
-    count = layers or sum(name.startswith(f"{NANO}h.") and name.endswith("ln_1.weight") for name in state)
-    N = len(positions) // 2 - 1  # there is one position more than tokens
-    gpt = GPT(Model(layers=count, heads=heads, width=width), d=d, N=N)
-    names = {ours: f"{NANO}{theirs}" for ours, theirs in backbone_names(count).items()}
+    width, d = _shape(state, "_read_in.weight", where)
+    N = _shape(state, f"{NANO}wpe.weight", where)[0] // 2 - 1  # there is one position more than tokens
+    layers = count_layers(state, f"{NANO}h.")
+    require(N >= 1, f"{NANO}wpe", f"{N} examples", "positions of two points or more")
+    gpt = GPT(Model(layers=layers, heads=heads, width=width), d=d, N=N)
+    names = {ours: f"{NANO}{theirs}" for ours, theirs in backbone_names(layers).items()}
     names |= {f"{ours}.{part}": f"_{ours}.{part}" for ours in ("read_in", "read_out") for part in ("weight", "bias")}
-    there = {ours: state[theirs] for ours, theirs in names.items() if isinstance(state.get(theirs), Tensor)}
-    there["positions"] = positions[: 2 * (N + 1)]
+    there = {ours: state[theirs] for ours, theirs in names.items() if theirs in state}
+    there["positions"] = state[f"{NANO}wpe.weight"][: 2 * (N + 1)]
     fill(gpt, there, where)
     return gpt.eval()
 
@@ -203,8 +216,6 @@ class _Body(nn.Module):
 
 def _looped(state: dict[str, Tensor], about: Mapping[str, Any], folder: Path, where: str, loops: int) -> Hooked:
     require_count(loops=loops)
-    if f"{NANO}wpe.weight" not in state or "_read_in.weight" not in state:
-        raise FileError(f"{where} does not have the layout _read_in, {NANO}h, _read_out.")
     form = about.get("loop_func", "z=f(x+z)")
     require(form in ("z=f(x+z)", "z=f(x*z)"), "loop_func", form, "z=f(x+z) or z=f(x*z)")
     gpt = _nano(state, _number(about, "n_head", folder), where)
@@ -251,10 +262,10 @@ ENCODER |= {"mlp.0": "_mlps.{}.0", "mlp.2": "_mlps.{}.2"}
 def _encoder(state: dict[str, Tensor], about: Mapping[str, Any], folder: Path, where: str) -> Hooked:
     activation, mean = about.get("encoder_activation", "relu"), about.get("normalize_attn", True)
     require(activation in ("relu", "softmax"), "encoder_activation", activation, "relu or softmax")
-    layers = sum(name.startswith("_queries.") for name in state)
-    if "_read_in.weight" not in state or layers == 0:
+    layers = max(count_layers(state, root) for root in ("_queries.", "_keys.", "_values.", "_lns_1.", "_mlps."))
+    if layers == 0:
         raise FileError(f"{where} does not have the layout _read_in, _queries, _keys, _values, _mlps, _read_out.")
-    width, d = state["_read_in.weight"].shape
+    width, d = _shape(state, "_read_in.weight", where)
     encoder = Encoder(d - 1, width, layers, str(activation), bool(mean))
     names = {f"{part}.{kind}": f"_{part}.{kind}" for part in ("read_in", "read_out") for kind in ("weight", "bias")}
     for k in range(layers):

@@ -20,7 +20,7 @@ from layerstep.errors import InputError, require_callable, require_count, requir
 from layerstep.measurement.reading.hooks import EditableReader, GPTReader, first_points, reader_of, require_causal
 from layerstep.measurement.reading.probes import FIRST_STEP, MOST_PROMPTS, PIECE, Moments, several
 from layerstep.reprs import brief
-from layerstep.tasks import Prompts, Task, Trajectory, require_task, sample
+from layerstep.tasks import Prompts, Trajectory, require_task, sample
 
 #: From the state of a site at all tokens [B, T, W] to predictions at the reader's queries [B, Q].
 Head = Callable[[Tensor], Tensor]
@@ -100,7 +100,7 @@ class LayerReaders:
 
 def fit_readers(
     model: Any,
-    task: Task,
+    task: Any,
     *,
     fit: int = 1024,
     batch: int = 64,
@@ -154,7 +154,7 @@ def fit_readers(
 
 def read_three_ways(
     model: Any,
-    task: Task,
+    task: Any,
     prompts: Prompts,
     *,
     fit: int = 1024,

@@ -168,6 +168,7 @@ def test_a_constant_state_is_a_sentence_and_no_number():
         (hooked, ls.Task(d=2, N=7), r"model: raised RuntimeError on prompts of the task \(d = 2, N = 7\)"),
         (hooked, None, "task = None: must be a Task. The model was made for one"),
         (hooked, "sphere", "task = a str: must be a Task"),
+        (lambda: "tiny", 3, "task = an int: must be a Task"),
         (lambda: nn.Linear(2, 2), TASK, "model: a Linear is not one layerstep knows. Wrap it"),
         (lambda: "nowhere", None, "must be a directory, a file, or one of tiny, richardson"),
         (lambda: None, TASK, "model: a NoneType is not one layerstep knows"),

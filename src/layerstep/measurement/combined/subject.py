@@ -86,12 +86,13 @@ def _at(place: Path, task: Any, head: Head | None, probes: Probes | None) -> Sub
     if task is None:
         require(len(known) > 2, "task", "None", "given, for config.json does not say what the model was made for")
         task = task_from_dict(known)
+    task = _given(task)
     if probes is None and (place / PROBES).is_file():
         saved = Probes.load(place / PROBES, gpt)
         whole = isinstance(saved.reader, GPTReader) and not saved.reader.attention
         if whole and saved.facts.get("task", task.to_dict()) == task.to_dict():
             probes = saved
-    return _readable(GPTReader(gpt), _given(task), head, probes, label=place.name)
+    return _readable(GPTReader(gpt), task, head, probes, label=place.name)
 
 
 def made_for(folder: Path, gpt: GPT) -> dict[str, Any]:

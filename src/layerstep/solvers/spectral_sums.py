@@ -31,7 +31,7 @@ def power_sums(weights: Weights, decrement: Float[Tensor, "B n"], steps: Steps) 
     any_negative = bool(negative.any())
 
     def powers(exponents: Tensor) -> Tensor:
-        value = torch.exp(size * exponents.to(size))
+        value = (size * exponents.to(size)).exp_()
         odd = (exponents % 2 == 1).to(size.device)
         return torch.where(negative & odd, -value, value) if any_negative else value
 
@@ -50,10 +50,10 @@ def momentum_sums(
     high, low, pick = _split(steps, waste=64)
     p, r = _shift_powers(a, b, high)
     p_low, r_low = _shift_powers(a, b, low)
-    now = p_low * first.unsqueeze(-1) + r_low
-    after = p_low * (a * first - b).unsqueeze(-1) + r_low * first.unsqueeze(-1)
-    left = weights.unsqueeze(-1) * torch.cat([p, r], -1).unflatten(-1, (2, -1)).movedim(2, 0)
-    table = left[0].mT @ after + left[1].mT @ now
+    weights, first, second = weights.unsqueeze(-1), first.unsqueeze(-1), (a * first - b).unsqueeze(-1)
+    after = (p_low * second).addcmul_(r_low, first)
+    now = p_low.mul_(first).add_(r_low)
+    table = torch.baddbmm((weights * p).mT @ after, (weights * r).mT, now)
     return table.flatten(1)[:, pick]
 
 
@@ -65,7 +65,8 @@ def _shift_powers(
 
     def times(x: Power, y: Power) -> Power:
         both = x[0] * y[0]
-        return a * both + x[0] * y[1] + x[1] * y[0], x[1] * y[1] - b * both
+        p = (a * both).addcmul_(x[0], y[1]).addcmul_(x[1], y[0])
+        return p, (x[1] * y[1]).addcmul_(b, both, value=-1)
 
     one = torch.zeros_like(a), torch.ones_like(a)
     doubled = [(torch.ones_like(a), torch.zeros_like(a))]  # C, C², C⁴, ...

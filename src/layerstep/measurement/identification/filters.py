@@ -20,6 +20,7 @@ from layerstep.measurement.identification.decision import RangeResult, Rule
 from layerstep.measurement.identification.descriptions import RESAMPLES, Description
 from layerstep.solvers.system import Batch, System
 from layerstep.stats import resamples
+from layerstep.threads import one_per_worker
 
 POWERS = (0.5, 0.75, 1.0, 1.5, 2.0)
 INVERSE_M = (0.0, 0.25, 0.5, 1.0)
@@ -56,14 +57,15 @@ class FilterFit(Description):
         usable = torch.isin(residuals.layers, torch.tensor(overall.usable, dtype=torch.float64))
         values, total = residuals.values[usable].float(), residuals.distance[usable].float()
         table = torch.cat([_filter(BINS, TAU, p, inverse) for p, inverse in SHAPES]).T.float()  # [K, shapes tau]
-        losses = {}
-        for v in {v for fit in overall.fits[:3] for v in fit.v}:
+
+        def at(v: float) -> tuple[float, float, Tensor, Tensor, dict[str, Tensor]]:
             components = _components(residuals, v)
             loss = torch.stack([_losses(values, part.float() @ table) for part in components.values()])
             U = _mean_U(loss, total, torch.ones(1, total.shape[1]))[0]  # loss [3, L, B, shapes tau]
-            losses[v] = (float(U.min()), U, loss, components)
-        v = min(losses, key=lambda v: losses[v][0])
-        least, U, loss, components = losses[v]
+            return float(U.min()), v, U, loss, components
+
+        with one_per_worker(at, dict.fromkeys(v for fit in overall.fits[:3] for v in fit.v)) as found:
+            least, v, U, loss, components = min(found, key=lambda each: each[0])
         place, shape = divmod(int(U.argmin()), len(SHAPES))
         support = _mean_U(loss, total, resamples(total.shape[1], RESAMPLES, seed).float()).amin(-1).argmin(-1)
         each = loss[place].sum(1).unflatten(-1, (len(SHAPES), len(TAU)))[:, shape]

@@ -8,8 +8,7 @@ import torch
 import layerstep as ls
 from layerstep.measurement import identify
 from layerstep.measurement.identification.decision import Rule, result_on
-from layerstep.measurement.identification.descriptions import Variants
-from layerstep.measurement.identification.schedule import Schedule
+from layerstep.measurement.identification.descriptions import Schedule, Variants
 from layerstep.solvers import Solver
 
 TASK = ls.LinearRegression(d=5, N=16, sigma=0.3)

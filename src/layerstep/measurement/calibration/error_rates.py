@@ -30,11 +30,10 @@ from layerstep.measurement.calibration.linear_models import form_of, variant_of
 from layerstep.measurement.calibration.planted import Planted, calibration_suite
 from layerstep.measurement.identification.crossfit import Instrument, Residuals
 from layerstep.measurement.identification.decision import IDENTIFIED, RangeResult, Rule, decide, result_on
-from layerstep.measurement.identification.descriptions import RowSums, Variants
+from layerstep.measurement.identification.descriptions import RowSums, Schedule, Variants
 from layerstep.measurement.identification.domains import LINEAR, domain_of
 from layerstep.measurement.identification.families import FAMILIES
 from layerstep.measurement.identification.label_interventions import LabelInterventions, intervene_on_labels
-from layerstep.measurement.identification.schedule import Schedule
 from layerstep.tasks import LinearRegression, Task, sample
 
 VERSION = 2

@@ -13,14 +13,13 @@ from layerstep.errors import InputError, require, require_callable, require_kind
 from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.identification.crossfit import Instrument
 from layerstep.measurement.identification.decision import Rule, left_out, numbered, out_of_order, result_on
-from layerstep.measurement.identification.descriptions import RowSums, Slopes, Variants
+from layerstep.measurement.identification.descriptions import RowSums, Schedule, Slopes, Variants
 from layerstep.measurement.identification.domains import at_length, domain_of
 from layerstep.measurement.identification.families import Family
 from layerstep.measurement.identification.filters import FilterFit
 from layerstep.measurement.identification.label_interventions import MODEL_FN, intervene_on_labels
 from layerstep.measurement.identification.library import Library
 from layerstep.measurement.identification.result import LayerTable, Verdict
-from layerstep.measurement.identification.schedule import Schedule
 from layerstep.tasks import Prompts, Trajectory, require_task
 from layerstep.tasks.prompts import as_float_tensor
 
@@ -74,10 +73,10 @@ def identify_path(
     if not keep.any():
         return Verdict.nothing("; ".join(remarks), path, task, rule, seed)
     values, stages = values[keep], path.stages[keep]
-    some = prompts[:relabelled]
     centre = _anchor(anchor, path, contexts, instrument)
     tests = None
     if model_fn is not None:
+        some = prompts[:relabelled]
         tests = intervene_on_labels(model_fn, some, task, stages, seed=seed, exactly=centre is None)
     if instrument is None:
         options = {"families": families, "cache": cache, "anchor": centre}
@@ -119,7 +118,6 @@ def _require_arguments(path, prompts, task, families, model_fn, instrument, rule
     made = "Make one with ls.Trajectory(values, stages), or read it off a model with probes.path(prompts)."
     require_kind("path", path, Trajectory, made)
     require_kind("prompts", prompts, Prompts, "The order is path, prompts, task.")
-    require_task(task, "gram", "lam", remedy="The order is path, prompts, task.")
     function = model_fn is None or (callable(model_fn) and not isinstance(model_fn, (nn.Module, type)))
     require(function, "model_fn", f"a {type(model_fn).__name__}", MODEL_FN)
     require_seed(seed=seed)
@@ -131,6 +129,7 @@ def _require_arguments(path, prompts, task, families, model_fn, instrument, rule
         require_kind("instrument", instrument, Instrument, "Make one with ls.Instrument.prepare(prompts, task).")
         require(families is None, "families", "given beside an instrument", "those the instrument was prepared with")
     require(len(path.stages) > 0, "path", "no stages", "one stage or more")
+    require_task(task, "gram", "lam", remedy="The order is path, prompts, task.")
     require(path.B == prompts.B, "path", f"{path.B} sequences", f"on the prompts given, which are {prompts.B}")
     require(prompts.d == task.d, "task.d", task.d, f"{prompts.d}, the dimension of the prompts")
 
@@ -186,17 +185,14 @@ def _compared(
             "Give the prompts the path was made on, or name the lengths with Trajectory(contexts=...)."
         )
     if instrument is None:
-        contexts = sorted({min(have, key=lambda n: abs(n - wanted)) for wanted in _wanted(task, prompts)})
+        asked = domain_of(task).contexts(task, prompts.N)
+        contexts = sorted({min(have, key=lambda n: abs(n - wanted)) for wanted in asked})
     else:
         _require_same(instrument.library, prompts, task)
         contexts = list(instrument.library.contexts)
     missing = [n for n in contexts if n not in have]
     require(not missing, "path.contexts", have, f"such that they hold {missing}, which the instrument compares at")
     return path.values[:, :, [have.index(n) for n in contexts]].to("cpu", torch.float64), tuple(contexts)
-
-
-def _wanted(task: Any, prompts: Prompts) -> list[int]:
-    return domain_of(task).contexts(task, prompts.N)
 
 
 def _readable(path: Trajectory, prompts: Prompts) -> tuple[Bool[Tensor, "L"], list[str]]:

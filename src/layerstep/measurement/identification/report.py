@@ -16,8 +16,8 @@ from layerstep.measurement.identification.decision import (
     Fit,
     RangeResult,
 )
+from layerstep.measurement.identification.descriptions import Schedule
 from layerstep.measurement.identification.label_interventions import MODEL_FN, LabelInterventions
-from layerstep.measurement.identification.schedule import Schedule
 
 if TYPE_CHECKING:
     from layerstep.measurement.identification.result import Verdict

@@ -14,11 +14,10 @@ from layerstep.errors import require
 from layerstep.measurement.calibration.record import read_record
 from layerstep.measurement.identification.crossfit import Residuals
 from layerstep.measurement.identification.decision import NOTHING, RangeResult, Rule
-from layerstep.measurement.identification.descriptions import Description, as_json
+from layerstep.measurement.identification.descriptions import Description, Schedule, as_json
 from layerstep.measurement.identification.domains import domain_of
 from layerstep.measurement.identification.figure import draw, draw_ranking
 from layerstep.measurement.identification.report import cannot_say, headline, lines, summary
-from layerstep.measurement.identification.schedule import Schedule
 from layerstep.measurement.similarity import directions
 from layerstep.reprs import brief, cut, folded
 from layerstep.tasks import Trajectory

@@ -14,7 +14,7 @@ from layerstep.plotting import INK, figure, save
 from layerstep.reproduction import report as module
 from layerstep.reproduction import runs
 from layerstep.reproduction.figures import steps
-from layerstep.reproduction.numbers import Numbers, constructed, noise, solvers
+from layerstep.reproduction.numbers import Numbers, constructed, noise, planted_paths, solvers
 from layerstep.reproduction.page import document
 from layerstep.reproduction.page.chapters import CHAPTERS
 from layerstep.reproduction.reference import Comparison
@@ -40,6 +40,8 @@ def report(tmp_path_factory, plant):
     ridge = noise.ridge_noise
     patch.setattr(noise, "ridge_noise", lambda store: ridge(store, 32, 20))
     patch.setattr(noise, "model_noise", lambda store, names: {})
+    paths = planted_paths.planted_paths
+    patch.setattr(planted_paths, "planted_paths", lambda store: paths(store, 24))
     patch.setattr(solvers, "conditioning", refuse)
     precision = solvers.cg_precision
     patch.setattr(solvers, "cg_precision", lambda store: precision(store, 4, 4))

@@ -4,6 +4,7 @@ Each a number per (sequence, context length), most of them linear in y:
 - the components of ridge regression in bands of the spectrum of K, relative to its largest eigenvalue and to its mean
   diagonal; gradient descent's first steps, with all examples, the recent, and the last;
 - softmax averages of three sharpnesses; ridge regression on either half; a Gaussian and an exponential kernel's KRR;
+- one pass over the examples from either end; the query times the signs of Xᵀy, and times its squares with these signs;
 - all of these also times log n, and the first bands and the averages times (mean y² - its expectation);
 Beside them stand the task's own `features`, for each coordinate that of the query times that of Xᵀy and times that of
 the solution: they see an answer that descends in another metric, which no function of the spectrum does.
@@ -56,7 +57,10 @@ def _features(system: System, grams: Sequence[Tensor], log_n: float) -> Iterator
     averages = [(torch.softmax(b * system.k / spread, dim=1) * system.y).sum(-1) for b in SHARPNESS]
     rough = [krr_of_part(system, slice(None), gram, lam) for gram, lam in zip(grams, ROUGH_RIDGES, strict=True)]
     passes = [_one_pass(system, eta, backward) for eta in PASSES for backward in (False, True)]
-    for feature in (*bands, *steps, *averages, *half_solutions(system), *rough, *passes):
+    query = system.batch.x[:, system.n]
+    slope = torch.einsum("bnd,bn->bd", system.batch.x[:, : system.n], system.y)
+    bent = [(query * slope.sign()).sum(-1), (query * slope * slope.abs()).sum(-1)]
+    for feature in (*bands, *steps, *averages, *half_solutions(system), *rough, *passes, *bent):
         yield feature
         yield feature * log_n
     power = system.y.square().mean(-1)

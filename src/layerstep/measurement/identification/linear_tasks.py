@@ -106,9 +106,10 @@ def _families(task: Any) -> tuple[Family, ...]:
             for gamma in (0.03, 0.1, 0.3)
         ),
         *(
-            family(f"gd++ {gamma:g} one step size", whole_steps(20, 200, 20, dense=20), solver, **plus)
-            for gamma in (0.1, 0.25)
-            for solver in [GradientDescentPlusPlus(gamma=gamma / scales.top, eta=1 / scales.top, absolute=True)]
+            family(f"gd++ {gamma:g} {eta:g} one step size", whole_steps(20, 200, 20, dense=20), solver, **plus)
+            for gamma in (0.1, 0.17, 0.25)
+            for eta in (0.6, 1.0)
+            for solver in [GradientDescentPlusPlus(gamma=gamma / scales.top, eta=eta / scales.top, absolute=True)]
         ),
         family("newton", [k / 4 for k in range(97)]),
         family("newton-frobenius", [k / 4 for k in range(97)], kind="newton"),

@@ -12,7 +12,6 @@ and the bracket does not depend on the layer m.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -53,14 +52,18 @@ def blends_of(library: Library, halves: Sequence[slice]) -> Iterator[Blends]:
     for q, candidate in enumerate(library.candidates):
         if candidate.lam > 0:
             families.setdefault((candidate.family.name, candidate.v), []).append(q)
+    made: dict[tuple[float, ...], tuple[Tensor, Tensor]] = {}  # most families have the same ridges
     for places in families.values():
         if len(places) < NODES:
             continue
         places.sort(key=lambda q: library.candidates[q].lam)
-        nodes = torch.tensor([math.log(library.candidates[q].lam) for q in places], dtype=torch.float64)
-        between = torch.arange(1, BETWEEN) / BETWEEN
-        log_lam = (nodes[:-1, None] + nodes.diff()[:, None] * between).flatten()
-        weights = _lagrange(log_lam, nodes).float()
+        ridges = tuple(library.candidates[q].lam for q in places)
+        if ridges not in made:
+            nodes = torch.tensor(ridges, dtype=torch.float64).log()
+            between = torch.arange(1, BETWEEN) / BETWEEN
+            log_lam = (nodes[:-1, None] + nodes.diff()[:, None] * between).flatten()
+            made[ridges] = log_lam.exp(), _lagrange(log_lam, nodes).float()
+        lam, weights = made[ridges]
         tables = torch.stack([library.table[library.candidates[q].rows] for q in places])
         brackets = []
         for half in halves:
@@ -68,7 +71,7 @@ def blends_of(library: Library, halves: Sequence[slice]) -> Iterator[Blends]:
             squares = torch.einsum("ki,iit->kt", weights, inner)
             bracket = squares - torch.einsum("ki,kj,ijt->kt", weights, weights, inner)
             brackets.append(bracket / tables[:, :, half].shape[2])
-        yield Blends(of=tuple(places), lam=log_lam.exp(), weights=weights, bracket=torch.stack(brackets))
+        yield Blends(of=tuple(places), lam=lam, weights=weights, bracket=torch.stack(brackets))
 
 
 def _lagrange(x: Float[Tensor, "K"], nodes: Float[Tensor, "I"]) -> Float[Tensor, "K I"]:

@@ -4,6 +4,7 @@ from layerstep.reproduction.numbers.collection import Numbers, collect
 from layerstep.reproduction.numbers.constructed import MEASURED, Schemes, Walk
 from layerstep.reproduction.numbers.impulse import Impulse
 from layerstep.reproduction.numbers.interventions import Reading, WrittenInto, measure_interventions
+from layerstep.reproduction.numbers.linear_models import LinearModel
 from layerstep.reproduction.numbers.model import (
     CUT,
     SOLVER_LABELS,
@@ -16,6 +17,7 @@ from layerstep.reproduction.numbers.model import (
 )
 from layerstep.reproduction.numbers.noise import NOISE_SEQUENCES, TABLE_SEQUENCES, ModelNoise, Ratio, RidgeNoise
 from layerstep.reproduction.numbers.open_mask import OpenMask
+from layerstep.reproduction.numbers.planted_paths import PlantedPath
 from layerstep.reproduction.numbers.solvers import Conditioning, Precision, SolverCurve, SolverCurves
 from layerstep.reproduction.numbers.store import Store, code_identity, read_result, to_json, write_result
 from layerstep.reproduction.numbers.verdict import VERDICT_SEED, ModelVerdict
@@ -34,10 +36,10 @@ from layerstep.reproduction.settings import (
 
 __all__ = [
     "Alignment", "BOOTSTRAP_SEED", "calibrated_rule", "code_identity", "collect", "Conditioning", "CONTROLS", "CUT",
-    "DEEP", "DISTRIBUTIONS", "EVALUATION_SEED", "EVALUATION_SEQUENCES", "Impulse", "make_verdicts",
+    "DEEP", "DISTRIBUTIONS", "EVALUATION_SEED", "EVALUATION_SEQUENCES", "Impulse", "LinearModel", "make_verdicts",
     "measure_interventions", "MEASURED", "model_verdicts", "ModelNoise", "ModelNumbers", "Models", "ModelVerdict",
-    "NOISE_SEQUENCES", "Numbers", "OpenMask", "Precision", "r2_text", "Ratio", "read_result", "Reading", "RidgeNoise",
-    "Schemes", "SEEDS", "SETTINGS", "SIGMA_TEST", "SOLVER_LABELS", "SolverCurve", "SolverCurves", "SolverMatch",
-    "SPHERE", "Store", "TABLE_SEQUENCES", "TITLES", "to_json", "twin", "VERDICT_SEED", "Verdicts",
-    "Walk", "write_result", "WrittenInto",
+    "NOISE_SEQUENCES", "Numbers", "OpenMask", "PlantedPath", "Precision", "r2_text", "Ratio", "read_result",
+    "Reading", "RidgeNoise", "Schemes", "SEEDS", "SETTINGS", "SIGMA_TEST", "SOLVER_LABELS", "SolverCurve",
+    "SolverCurves", "SolverMatch", "SPHERE", "Store", "TABLE_SEQUENCES", "TITLES", "to_json", "twin", "VERDICT_SEED",
+    "Verdicts", "Walk", "write_result", "WrittenInto",
 ]  # fmt: skip

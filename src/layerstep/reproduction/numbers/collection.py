@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from layerstep.errors import LayerstepError
-from layerstep.reproduction.numbers import constructed, interventions, measurements, noise, open_mask, solvers, verdict
+from layerstep.reproduction.numbers import (
+    constructed,
+    interventions,
+    linear_models,
+    measurements,
+    noise,
+    open_mask,
+    planted_paths,
+    solvers,
+    verdict,
+)
 from layerstep.reproduction.numbers.model import ModelNumbers
 from layerstep.reproduction.numbers.store import Store
 from layerstep.reproduction.runs import RUNS, SEEDS
@@ -34,6 +44,8 @@ class Numbers:
     model_noise: dict[str, noise.ModelNoise] = field(default_factory=dict)
     interventions: dict[str, interventions.WrittenInto] = field(default_factory=dict)
     open_mask: dict[str, open_mask.OpenMask] = field(default_factory=dict)
+    planted_paths: list[planted_paths.PlantedPath] = field(default_factory=list)
+    linear_models: dict[str, linear_models.LinearModel] = field(default_factory=dict)
     verdicts: dict[str, verdict.ModelVerdict] = field(default_factory=dict)
 
     def curves_beside(self, model: ModelNumbers) -> solvers.SolverCurves | None:
@@ -73,4 +85,6 @@ def collect(
         model_noise=attempt("noise-trained", {}, noise.model_noise, beside_paper),
         interventions=attempt("interventions", {}, lambda _: interventions.written_into()),  # never computed here
         open_mask=open_mask.open_mask_models(),
+        planted_paths=attempt("planted paths", [], planted_paths.planted_paths),
+        linear_models=linear_models.linear_models(),  # never measured here
     )

@@ -1,4 +1,4 @@
-"""The story of the page: five questions, each with one figure first and everything else folded.
+"""The story of the page: six questions, each with one figure first and everything else folded.
 
 To add a result, name it in a part; to add a part or a chapter, add it here.
 """
@@ -19,6 +19,7 @@ from layerstep.reproduction.figures import (
     noise,
     open_mask,
     overview,
+    published,
     responses,
     similarity,
     solvers,
@@ -266,6 +267,39 @@ PUBLISHED = Chapter(
     parts=(Part(id="numbers", title="Every quoted number, the paper's and ours", block="numbers"),),
 )
 
+
+def _others(numbers: Numbers) -> str:
+    models = [model for model in numbers.linear_models.values() if model.learned]
+    named = [model for model in models if model.verdict.solver]
+    if models:
+        here = f"""It names a solver for {len(named)} of {len(models)} models trained here."""
+    elif numbers.linear_models:
+        here = """None of the models trained here learned the task, so none is asked."""
+    else:
+        here = """Models trained by the published protocols are not here yet."""
+    return f"""<p>For linear regression others have claimed gradient descent, Newton's iteration, least squares. <b>The
+    evidence cannot tell these apart.</b> Under the metric that named Newton, paths of gradient descent, conjugate
+    gradients and a ridge that falls look like Newton's, too. The instrument tells them apart by what each leaves.
+    {here} The claims may be right: their own models are not here.</p>"""
+
+
+OTHERS = Chapter(
+    id="others",
+    title="What of other published claims?",
+    short="Other claims",
+    answer=_others,
+    first=lambda numbers: [published.planted(numbers)],
+    parts=(
+        Part(
+            id="trained-linear",
+            title="Models trained on linear regression",
+            intro="""<p>By the protocols of Garg, Raventós, Yang and others: softmax or linear attention, a causal or an
+            open mask, weights from a pool, one block looped. A model is shown here if it learned.</p>""",
+            results=lambda numbers: [published.trained(numbers)],
+        ),
+    ),
+)
+
 KNOWN = Chapter(
     id="known",
     title="How do we know?",
@@ -294,7 +328,7 @@ KNOWN = Chapter(
     ),
 )
 
-CHAPTERS = (CONSTRUCTION, TRAINED, INSTEAD, PUBLISHED, KNOWN)
+CHAPTERS = (CONSTRUCTION, TRAINED, INSTEAD, PUBLISHED, OTHERS, KNOWN)
 
 
 def all_results(numbers: Numbers) -> Iterator[Result]:

@@ -373,7 +373,7 @@ def test_noise():
         ("sphere", 9, 9, True),
         ("uniform", 6, 9, False),
         ("Gaussian, s.d. 0.6", 6, 9, None),  # on one side only
-        ("sphere-fast (82,000 steps)", 9, 9, True),
+        ("sphere, 82,000 steps", 9, 9, True),
     ]
     above = claim("Figure 10", models, "At every level", model_noise=of_model)
     assert told(above) == [True, True, True, False]

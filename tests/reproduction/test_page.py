@@ -193,6 +193,8 @@ def test_a_figure_is_drawn_in_the_ink_of_the_page(report):
         ('<path d="M 1 2 L 3 4 L -5 6 z M 7 8 L 9 1"/>', '<path d="M 1 2 3 4 -5 6 z M 7 8 9 1"/>'),
         ('<path d="M 1 2 C 3 4 5 6 7 8 L 9 1"/>',) * 2,
         ('<g id="axes_1"><g>', "<g><g>"),
+        ('<text x="1.2345">R² = 0.8553, 0.001</text>', '<text x="1.23">R² = 0.8553, 0.001</text>'),
+        ('<path style="stroke: #440154"/>', '<path style="stroke: var(--n0)"/>'),
         ('<g><use x="1" style="fill: red"/><use x="2" style="fill: red"/></g>',
          '<g style="fill: red"><use x="1"/><use x="2"/></g>'),
         ('<g><use x="1" style="fill: red"/><use x="2" style="fill: blue"/></g>',) * 2,
@@ -242,6 +244,7 @@ def said(document, root):
 def test_the_explorers_draw_in_a_real_browser(report, tmp_path):
     document = open_in_browser(report[0].page, tmp_path)
     assert document.count("<polyline") == 2 + 5  # the walker's; the model and four solvers
+    assert '<option value="sphere">sphere</option>' in document
     words = said(document, "errors")
     assert words.startswith("n = 40, after layer or step 12:")
     assert re.search(r"this model 0\.\d+ +Preconditioned Richardson 0\.\d+", words)

@@ -28,6 +28,7 @@ from layerstep.reproduction.claims.check import (
     title_of,
     two_runs,
 )
+from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import (
     DEEP,
     DISTRIBUTIONS,
@@ -295,7 +296,7 @@ def _noise(numbers: Numbers) -> Iterator[tuple[str, ModelNoise]]:
     """By model of the noise table and, on the sphere, by seed."""
     for name, noise in numbers.model_noise.items():
         if model := numbers.models.get(name):
-            yield f"{name}{length_words(model.trained_steps)}" if name in SEEDS else title_of(model), noise
+            yield human_name(name) if name in SEEDS else title_of(model), noise
 
 
 def _above_one(ratio: Ratio) -> list[bool | None]:

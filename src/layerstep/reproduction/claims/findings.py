@@ -25,12 +25,14 @@ class Answer:
 
 def in_a_sentence(numbers: Numbers) -> str:
     """The answer to the question of the page."""
-    written = "A transformer that solves step by step can be written down, with a guarantee" if numbers.schemes else ""
+    written = ""
+    if numbers.schemes:
+        written = "A transformer whose layers are steps of a solver can be written down, with a guarantee"
     found = Written.of(numbers)
     seen = ""
     if found is not None and not found.claimed:
-        seen = f"in those trained on labels {span(left(found.models))} of the response to what is written into their "
-        seen += "layers is not that of the nearest solver tried"
+        seen = "in those trained on labels none was found: of what their layers make of a state, the nearest solver "
+        seen += f"tried misses {span(left(found.models))}"
     elif found is not None:
         seen = f"of {len(found.models)} that were trained and written into, {len(found.claimed)} run a known solver"
     elif models := [verdict for verdict in numbers.verdicts.values() if not verdict.is_control]:
@@ -47,7 +49,7 @@ def main_answers(numbers: Numbers) -> list[Answer]:
         compact, paper = schemes.sizes["compact"], schemes.sizes["paper"]
         rows.append(
             Answer(
-                question="Can one be written?",
+                question="Can a solver be written as a transformer?",
                 answer=f"Yes: {compact.depth:,} blocks stay within {schemes.error:g} of the exact answer.",
                 evidence=f"A certificate for every prompt; the paper's own network needs {paper.depth:,} blocks.",
                 place="construction",
@@ -59,13 +61,15 @@ def main_answers(numbers: Numbers) -> list[Answer]:
         named = sum(verdict.solver is not None for verdict in models)
         right = sum(verdict.solver == verdict.truth for verdict in controls)
         silent, known = probed(numbers)
-        cannot = f"Nor do {silent} of {known} networks that run a solver, so that it shows nothing."
-        cannot = cannot if known else "It shows nothing of a solver inside, which such probes do not read."
+        cannot = f"Nor do {silent} of {known} networks known to run one, so this decides nothing."
+        cannot = cannot if known else "It decides nothing about a solver inside, which such probes do not read."
         rows.append(
             Answer(
-                question="Do probed layers follow one?",
-                answer=f"{named or 'None'} of {len(models)} models, by probes fitted on the labels. {cannot}",
-                evidence=f"{right} of {len(controls)} solvers' own paths are named rightly." if controls else "",
+                question="Do the predictions of trained ones follow one?",
+                answer=f"{named or 'None'} of {len(models)}, read by probes fitted on the labels. {cannot}",
+                evidence=f"Of predictions that are a known solver's, {right} of {len(controls)} are named rightly."
+                if controls
+                else "",
                 place="models",
             )
         )
@@ -73,11 +77,12 @@ def main_answers(numbers: Numbers) -> list[Answer]:
         models_, known_ = left(found.models), left(found.known)
         rows.append(
             Answer(
-                question="What do layers do with what is written into them?",
-                answer=f"Not what a solver tried would: the nearest leaves {span(models_)} of the response."
+                question="Does a solver run inside, where a probe does not see it?",
+                answer="None was found by writing into the layers: the nearest solver tried misses "
+                f"{span(models_)} of their response."
                 if not found.claimed
-                else f"{len(found.claimed)} run a solver.",
-                evidence=f"It leaves {span(known_)} in {len(known_)} trained to run one. {found.recognises}"
+                else f"In {len(found.claimed)} of {len(found.models)}.",
+                evidence=f"In {len(known_)} networks trained to run one it misses {span(known_)}. {found.recognises}"
                 if known_
                 else "",
                 place="instead",
@@ -88,9 +93,10 @@ def main_answers(numbers: Numbers) -> list[Answer]:
     if chebyshev and sphere:
         rows.append(
             Answer(
-                question="Does a straight line of best-matching steps tell?",
-                answer=f"No: a network that takes other steps has R² = {chebyshev.richardson.r2:.3f} for Richardson.",
-                evidence=f"The trained model has {sphere.richardson.r2_text} (paper: {BEST_STEP_R2['sphere']}).",
+                question="Is the paper's straight line of best-matching steps evidence?",
+                answer="No: a network that takes another solver's steps has R² = "
+                f"{chebyshev.richardson.r2:.3f} for Richardson.",
+                evidence=f"Our trained model has {sphere.richardson.r2_text} (paper: {BEST_STEP_R2['sphere']}).",
                 place="by-layer",
             )
         )

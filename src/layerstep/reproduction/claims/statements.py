@@ -33,10 +33,15 @@ class Claim:
         return "partly supported" if False in seen else "supported where conclusive" if None in seen else "supported"
 
 
-def outcome_counts(claims: Sequence[Claim]) -> str:
-    """How many claims are supported, and how many are not."""
+def outcome_tally(claims: Sequence[Claim]) -> list[tuple[int, str]]:
+    """How many claims are supported, and how many are not; the best outcome first."""
     counts = Counter(claim.outcome for claim in claims)
-    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
+    return [(counts[outcome], outcome) for outcome in OUTCOMES if counts[outcome]]
+
+
+def outcome_counts(claims: Sequence[Claim]) -> str:
+    """The same in words."""
+    return ", ".join(f"{count} {outcome}" for count, outcome in outcome_tally(claims))
 
 
 #: Where the paper says it, what it says, and the check.

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from layerstep.plotting import BLUE, INK, ORANGE, figure
 from layerstep.reproduction.figures.result import Result, Table, select, trained
+from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import SEEDS, Models, Numbers, r2_text, twin
 
 
@@ -90,5 +91,5 @@ def _summary(axis: str, sizes: dict[int, str], models: Models) -> Table:
     lines = []
     for size, run, steps, over, r2, low, high in _table(axis, sizes, models).lines:
         reach = "" if isnan(r2) else f"{low:.3f}–{high:.3f}"
-        lines.append([str(size), run, f"{steps:,}", f"{over:.3f}", r2_text(r2), reach])
+        lines.append([str(size), human_name(run), f"{steps:,}", f"{over:.3f}", r2_text(r2), reach])
     return Table([axis, "run", "training steps", "error over exact KRR, n = 40", "R²", "95 % over prompts"], lines)

@@ -175,5 +175,8 @@ def _draw_beside(models: Models) -> Figure:
 
 def _summary_beside(models: Models) -> Table:
     header, lines = summary_steps(models)
-    lines = [[models[name].label, *cells, f"{models[name].won} of {models[name].depth}"] for name, *cells in lines]
+    lines = [
+        [model.label, *cells, f"{model.won} of {model.depth}"]
+        for model, (_, *cells) in zip(models.values(), lines, strict=True)
+    ]
     return Table([*header, "layers most like Richardson"], lines)

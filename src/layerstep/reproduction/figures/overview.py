@@ -8,7 +8,8 @@ from matplotlib.ticker import NullFormatter
 
 from layerstep.plotting import BLUE, INK, LOOKS, ORANGE, Look, figure
 from layerstep.reproduction.figures.plots import error_axis, name_exact
-from layerstep.reproduction.figures.result import Result, Table, human_name
+from layerstep.reproduction.figures.result import Result, Table
+from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import (
     DISTRIBUTIONS,
     TITLES,

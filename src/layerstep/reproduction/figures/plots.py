@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from layerstep import plotting
 from layerstep.plotting import INK, LOOKS, SOLVER_LOOKS, Look, context_colors
+from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import CUT, SOLVER_LABELS, TITLES, ModelNumbers, Models, SolverCurves
 
 SETTING_LOOKS: dict[str, Look] = dict(zip(("sphere", "uniform", "gaussian", "gaussian-1.0"), LOOKS, strict=False))
@@ -63,7 +64,7 @@ def name_exact(ax: Axes, value: float, words: str = "exact KRR") -> None:
 def final_errors(ax: Axes, models: Sequence[tuple[ModelNumbers, Look]], labels: bool = False) -> None:
     """Error by layer at the longest context, a line per model."""
     for model, look in models:
-        label = model.name if labels else None
+        label = human_name(model.name) if labels else None
         ax.plot(model.layers, model.layer_mse[-1], look.dash, color=look.color, marker="o", markersize=3, label=label)
     ax.set(xlabel="layer")
 
@@ -109,11 +110,14 @@ def step_line(
 
 
 def richardson_lines(
-    ax: Axes, models: Sequence[tuple[ModelNumbers, Look]], band: bool = True, by: str = "label"
+    ax: Axes,
+    models: Sequence[tuple[ModelNumbers, Look]],
+    band: bool = True,
+    named: Callable[[ModelNumbers], str] = lambda model: model.label,
 ) -> None:
     """Best-matching Richardson steps of several models, named with their R²."""
     for model, look in models:
-        words = f"{getattr(model, by)}, R² = {model.richardson.r2_text}"
+        words = f"{named(model)}, R² = {model.richardson.r2_text}"
         step_line(ax, model, "richardson", words, look, band)
 
 

@@ -23,7 +23,7 @@ SHOWN = {
     "untrained-causal": "untrained",
     "sphere": "trained on labels, sphere",
     "uniform": "trained on labels, uniform",
-    "open-uniform": "the same with an open mask, uniform",
+    "open-uniform": "trained, uniform, open mask",
 }
 #: The columns of the bumps, and by form of the solver what is shown of the first two.
 FOLLOWED = {

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from layerstep.errors import FileError
 from layerstep.files import digest, write_aside, write_text
 from layerstep.plotting import lay_out, save
+from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import (
     EVALUATION_SEQUENCES,
     SEEDS,
@@ -35,7 +36,6 @@ from layerstep.reproduction.numbers import (
 )
 from layerstep.reproduction.reference import BEST_STEP_R2, LAYERS_WON, PAPER_STEPS, R2_ROUNDING, Comparison
 from layerstep.reproduction.runs import RUNS
-from layerstep.training import PRESETS
 
 T = TypeVar("T")
 
@@ -119,22 +119,6 @@ def model_title(model: ModelNumbers) -> str:
     return ", ".join(words)
 
 
-def human_name(name: str) -> str:
-    """A run by what it is, for people; other names as they are."""
-    if name not in RUNS:
-        return name
-    run, default = RUNS[name].run, PRESETS[RUNS[name].preset].model
-    shape = run.model
-    words = [TITLES[RUNS[name].setting]]
-    words += [f"{shape.layers} layers"] if shape.layers != default.layers else []
-    words += [f"width {shape.width}"] if shape.width != default.width else []
-    words += [f"{shape.heads} head{'s' * (shape.heads > 1)}"] if shape.heads != default.heads else []
-    words += {"linear": ["linear attention"], "linear-mean": ["averaged linear attention"]}.get(shape.attention, [])
-    words += [f"{run.steps:,} steps"] if run.steps < PAPER_STEPS else []
-    words += [f"seed {run.seed}"] if run.seed != PRESETS[RUNS[name].preset].seed else []
-    return ", ".join(words)
-
-
 def select(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
     """What is here of `names`, in their order."""
     return {name: found[name] for name in names if name in found}
@@ -144,8 +128,9 @@ def trained(models: Models, wanted: Sequence[str] = ()) -> str:
     """For a caption: how the models of a figure were trained, and which of the `wanted` are not here."""
     groups: dict[str, list[str]] = {}
     for name, model in models.items():
-        groups.setdefault(model.training, []).append(name)
-    words = " Training: " + "; ".join(f"{how} ({', '.join(names)})" for how, names in groups.items()) + "."
+        groups.setdefault(model.training, []).append(human_name(name))
+    of = {how: f" ({'; '.join(names)})" if len(groups) > 1 else "" for how, names in groups.items()}
+    words = " Training: " + "; ".join(how + names for how, names in of.items()) + "."
     missing = [name for name in wanted if name not in models]
     return words + (f" Not here yet: {', '.join(missing)} (see the training runs)." if missing else "")
 
@@ -190,7 +175,7 @@ def summary_steps(models: Models) -> Table:
         return found.r2_text + reach
 
     lines = [
-        [name, *(cell(model.solvers[solver]) + cut_mark(model, solver) for solver in SOLVER_LABELS)]
+        [human_name(name), *(cell(model.solvers[solver]) + cut_mark(model, solver) for solver in SOLVER_LABELS)]
         for name, model in models.items()
     ]
     return Table(["model", *(f"R², {label}" for label in SOLVER_LABELS.values())], lines)
@@ -198,7 +183,7 @@ def summary_steps(models: Models) -> Table:
 
 def cut_mark(model: ModelNumbers, solver: str) -> str:
     """† where more than a third of the layers of a line are cut off by the budget of steps."""
-    return " †" if model.alignment.is_cut_off(solver) else ""
+    return "\N{NO-BREAK SPACE}†" if model.alignment.is_cut_off(solver) else ""
 
 
 def compare_steps(model: ModelNumbers, models: Mapping[str, ModelNumbers]) -> tuple[Comparison, ...]:

@@ -26,6 +26,7 @@ from layerstep.reproduction.figures.result import (
     table_steps,
     trained,
 )
+from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import (
     DEEP,
     DISTRIBUTIONS,
@@ -130,7 +131,7 @@ def _summary_kernel(models: Models) -> Table:
         paper = "arccos1" if name == "arccos1" else "sphere"
         each = ", ".join(f"{SOLVER_LABELS[solver]} {count}" for solver, count in model.alignment.won.items())
         r2 = r2_text(model.richardson.r2, 4)
-        lines.append([name, f"{model.won}", f"{LAYERS_WON[paper]}", r2, f"{BEST_STEP_R2[paper]:g}", each])
+        lines.append([human_name(name), f"{model.won}", f"{LAYERS_WON[paper]}", r2, f"{BEST_STEP_R2[paper]:g}", each])
     return Table(
         ["model", "layers most like Richardson, ours", "paper", "R², ours", "paper", "layers most like each"], lines
     )
@@ -201,7 +202,7 @@ def _summary_probes(readings: dict[str, dict[str, ModelNumbers]]) -> Table:
     """R² of the four solvers and the layers most like Richardson, by model and probes."""
     first = next(iter(readings.values()))
     lines = [
-        [name, words, *summary_steps({name: read[name]}).lines[0][1:], str(read[name].won)]
+        [human_name(name), words, *summary_steps({name: read[name]}).lines[0][1:], str(read[name].won)]
         for name in first
         for words, read in readings.items()
     ]
@@ -255,7 +256,7 @@ def _draw_seeds(models: Models) -> Figure:
         left.set_title("error with 40 examples")
         error_axis(left)
         left.legend()
-        richardson_lines(right, looked, band=False, by="name")
+        richardson_lines(right, looked, band=False, named=lambda model: human_name(model.name))
         right.set_title(f"{SOLVER_LABELS['richardson']}, {TITLES['sphere']}")
         right.legend(loc="upper left")
     return fig
@@ -267,7 +268,7 @@ def summary_seeds(models: Models) -> Table:
         for model in models.values()
     ]
     lines = [
-        [name, *map(r2_text, r2), f"{won:.0f}", r2_text(over_krr)]
+        [human_name(name), *map(r2_text, r2), f"{won:.0f}", r2_text(over_krr)]
         for name, (*r2, won, over_krr) in zip(models, numbers, strict=True)
     ]
     apart = map(seed_variation, zip(*numbers, strict=True))

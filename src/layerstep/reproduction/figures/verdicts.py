@@ -12,7 +12,8 @@ from matplotlib.patches import Rectangle
 
 from layerstep.measurement import CLASSES
 from layerstep.plotting import MAP, ORANGE, figure
-from layerstep.reproduction.figures.result import Result, Table, human_name
+from layerstep.reproduction.figures.result import Result, Table
+from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import DISTRIBUTIONS, Numbers, Verdicts, calibrated_rule
 
 
@@ -112,7 +113,7 @@ def _summary(found: Verdicts) -> Table:
         return "–" if value is None else f"{value:.3f}"
 
     lines = [
-        [name, verdict.what, f"Richardson in {verdict.won} of {verdict.depth} layers", verdict.headline]
+        [human_name(name), verdict.what, f"Richardson in {verdict.won} of {verdict.depth} layers", verdict.headline]
         + [digits(value) for value in (verdict.U, verdict.V, verdict.margin)]
         for name, verdict in found.items()
     ]

@@ -13,12 +13,16 @@ from types import MappingProxyType
 from typing import Any
 
 import jinja2
+import numpy as np
 from markupsafe import Markup, escape
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
 
 from layerstep.files import provenance
-from layerstep.plotting import INK
-from layerstep.reproduction.claims import in_a_sentence, key_findings, main_answers, paper_claims
-from layerstep.reproduction.figures.result import Result, human_name
+from layerstep.plotting import INK, context_colors
+from layerstep.reproduction.claims import in_a_sentence, key_findings, main_answers, outcome_tally, paper_claims
+from layerstep.reproduction.figures.result import Result
+from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import (
     EVALUATION_SEQUENCES,
     MEASURED,
@@ -31,6 +35,7 @@ from layerstep.reproduction.numbers import (
 from layerstep.reproduction.page.chapters import CHAPTERS, HERO, Results
 from layerstep.reproduction.reference import HOURS_PER_RUN, Comparison, outcomes
 from layerstep.reproduction.runs import protocol
+from layerstep.reproduction.settings import CURVE_CONTEXTS
 from layerstep.reproduction.status import Listed, total_minutes
 
 
@@ -46,16 +51,29 @@ class Section:
         return Section(result=result, svg=inline_svg(result.svg(folder), result.title))
 
 
-#: What a figure on the page can do without.
+#: What the tags of a figure on the page can do without. What stands between them is text, and numbers in it stay.
 _SHORTER = {
     r"(?<![\w#.])(-?\d{2,}\.\d)\d+": r"\1",
     r"(?<![\w#.])(-?\d\.\d\d)\d+": r"\1",
     r"\s*\n\s*": " ",
-    r'<g id="[^"]*"': "<g",  # matplotlib's names are the same in every figure
+    r'^<g id="[^"]*"': "<g",  # matplotlib's names are the same in every figure
     r" font-family: 'DejaVu Sans', sans-serif;": "",  # the style sheet of the page says it
     r' transform="rotate\(-0 [^"]*"': "",
-    "> <": "><",
 }
+
+
+#: Lines by context length: from dark to light, and on a dark page from less dark to light.
+_CONTEXT = [to_hex(color) for color in context_colors(len(CURVE_CONTEXTS))]
+_CONTEXT_AT_NIGHT = [to_hex(color) for color in colormaps["viridis"](np.linspace(0.35, 1, len(CURVE_CONTEXTS)))]
+
+
+def _colors() -> str:
+    """Of the page's style sheet: the colours of lines by context length."""
+    day, night = (
+        " ".join(f"--n{place}: {color};" for place, color in enumerate(colors))
+        for colors in (_CONTEXT, _CONTEXT_AT_NIGHT)
+    )
+    return f":root {{ {day} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {night} }} }}\n"
 
 
 def inline_svg(text: str, title: str) -> Markup:
@@ -64,12 +82,21 @@ def inline_svg(text: str, title: str) -> Markup:
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) width="([^"]*)"', r'\1 style="--drawn: \2"', text, count=1)
     text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
-    for pattern, short in _SHORTER.items():
-        text = re.sub(pattern, short, text)
+    text = re.sub(r"<[^>]*>", _shorter, text)
+    text = re.sub(r">\s+<", "><", text)
     text = re.sub(r' d="([^"]*)"', _as_one_line, text)
     text = re.sub(r"<g( [^>]*)?>((?: ?<use [^>]*/>)+) ?</g>", _with_one_style, text)
     text = text.replace("xlink:href", "href").replace(INK, "var(--ink)")
+    for place, color in enumerate(_CONTEXT):
+        text = text.replace(color, f"var(--n{place})")
     return Markup(text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1))
+
+
+def _shorter(tag: re.Match[str]) -> str:
+    text = tag.group()
+    for pattern, short in _SHORTER.items():
+        text = re.sub(pattern, short, text)
+    return text
 
 
 def _as_one_line(path: re.Match[str]) -> str:
@@ -98,7 +125,7 @@ def render(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     environment.filters["shown"] = shown
-    environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–\-\[\] ]+", cell))
+    environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–\-\[\] \xa0†]+", cell))
     source = resources.files("layerstep.reproduction.page")
     template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
 
@@ -133,6 +160,7 @@ def render(
         failed=failed,
         findings=key_findings(numbers, claims, comparisons),
         claims=[claim for claim in claims if claim.checks],
+        tally=outcome_tally(claims),
         untested=[claim for claim in claims if not claim.checks],
         runs=runs,
         protocol=[(words, f"{paper:,g}", f"{ours:,g}") for words, paper, ours in protocol()],
@@ -148,7 +176,7 @@ def render(
         places={*sections, *(chapter.id for chapter in CHAPTERS), *(part.id for part in parts)},
         parts=parts,
         data=Markup(_script_json(_explorers(numbers))),
-        style=Markup((source / "page.css").read_text(encoding="utf-8")),
+        style=Markup(_colors() + (source / "page.css").read_text(encoding="utf-8")),
         script=Markup("\n".join((source / name).read_text(encoding="utf-8") for name in ("chart.js", "page.js"))),
     )
     return printable(text)
@@ -174,9 +202,9 @@ def _explorers(numbers: Numbers) -> dict[str, Any]:
 
 def _explored(name: str, model: ModelNumbers) -> dict[str, Any]:
     parts = ("steps", "best_step", "best_sime", "r2")
-    solvers = {name: {part: getattr(found, part) for part in parts} for name, found in model.solvers.items()}
-    for name, found in model.solvers.items():  # colours, a third of the page
-        solvers[name]["sime"] = [[round(value, 2) for value in line] for line in found.sime]
+    solvers = {solver: {part: getattr(found, part) for part in parts} for solver, found in model.solvers.items()}
+    for solver, found in model.solvers.items():  # colours, a third of the page
+        solvers[solver]["sime"] = [[round(value, 2) for value in line] for line in found.sime]
     keys = ("setting", "contexts", "layers", "layer_mse", "krr")
     label = model.label if name in MEASURED else human_name(name)
     return {"label": label, **{key: getattr(model, key) for key in keys}, "solvers": solvers}

@@ -13,10 +13,11 @@ function options(select, entries, chosen) {
 
 // The legend is the read-out: a line's look, its name and its value under the cursor.
 function legend(list, entries) {
-  list.replaceChildren(...entries.map(({label, color, dash, value}) => {
+  list.replaceChildren(...entries.map(({label, color, dash, dot, value}) => {
     const item = document.createElement("li");
     const svg = element("svg", {viewBox: "0 0 30 8", width: 30, height: 8, "aria-hidden": true}, item);
-    element("line", {x1: 0, x2: 30, y1: 4, y2: 4, stroke: color, "stroke-width": 2.4, "stroke-dasharray": dash}, svg);
+    if (dot) element("circle", {cx: 15, cy: 4, r: 4, fill: color}, svg);
+    else element("line", {x1: 0, x2: 30, y1: 4, y2: 4, stroke: color, "stroke-width": 2.4, "stroke-dasharray": dash}, svg);
     item.append(` ${label} `, Object.assign(document.createElement("b"), {textContent: value}));
     return item;
   }));
@@ -108,6 +109,9 @@ function walker(root, walk) {
     const points = values => walk.queries.map((x, i) => `${px(x).toFixed(1)},${py(values[i]).toFixed(1)}`).join(" ");
     element("line", {x1: pad, x2: W - pad, y1: py(0), y2: py(0), class: "grid"}, svg);
     const stage = Number(slider.value), answer = walk.readout[stage], bounds = walk.bounds[stage];
+    for (const [value, words] of [[low, low.toFixed(1)], [0, "0"], [high, high.toFixed(1)]])
+      element("text", {x: pad - 6, y: py(value) + 4, "text-anchor": "end"}, svg, words);
+    for (const x of [-1, 0, 1]) element("text", {x: px(x), y: H - 6, "text-anchor": "middle"}, svg, x === 0 ? "x = 0" : x);
     const edge = (sign, i) => `${px(walk.queries[i]).toFixed(1)},${inside(py(answer[i] + sign * bounds[i])).toFixed(1)}`;
     const there = answer.map((_, i) => edge(1, i)), back = answer.map((_, i) => edge(-1, i)).reverse();
     element("polygon", {points: [...there, ...back].join(" "), fill: "#D55E00", opacity: 0.15}, svg);
@@ -120,9 +124,14 @@ function walker(root, walk) {
     });
     const error = Math.max(...answer.map((value, i) => Math.abs(value - walk.exact[i])));
     root.querySelector("output").textContent =
-      `${stage} of ${walk.readout.length - 1}: largest distance to exact KRR ${error.toPrecision(2)}, its bound ` +
-      `from the prompt ${Math.max(...bounds).toPrecision(2)}; ` +
-      `after the last of ${walk.blocks} blocks of width ${walk.width} it is guaranteed below ${walk.bound.toPrecision(2)}`;
+      `${stage} of ${walk.readout.length - 1}: at most ${error.toPrecision(2)} from the exact answer, where the bound is ` +
+      `${Math.max(...bounds).toPrecision(2)}. After the last of ${walk.blocks} blocks of width ${walk.width}: below ` +
+      `${walk.bound.toPrecision(2)}, guaranteed.`;
+    legend(root.querySelector(".legend"), [
+      {label: "examples in the prompt", color: "#0072B2", dot: true, value: ""},
+      {label: "the transformer's answer, shaded: its bound", color: "#D55E00", dash: "", value: ""},
+      {label: "exact answer (KRR)", color: "var(--soft)", dash: "5 4", value: ""},
+    ]);
   };
   holder.addEventListener("pointermove", event => {
     const box = holder.firstElementChild.getBoundingClientRect(), W = holder.firstElementChild.viewBox.baseVal.width;

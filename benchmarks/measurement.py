@@ -13,6 +13,7 @@ import torch
 
 import layerstep as ls
 from layerstep.measurement import Instrument, identify, probe
+from layerstep.measurement.calibration.linear_models import SETTINGS
 from layerstep.training import GPT, Model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -66,9 +67,22 @@ def verdict(task: ls.Task) -> dict[str, float]:
     }
 
 
+def linear_verdicts() -> dict[str, float]:
+    """Seconds from prompts and a path of twelve layers to a verdict, on the six tasks the error rates are of."""
+    found = {}
+    for task in SETTINGS:
+        prompts = ls.sample(task, 256, seed=0)
+        path = ls.solve(ls.SOLVERS["gd-weights"], prompts, task, range(2, 26, 2))
+        path = ls.Trajectory(path.values, range(1, 13), "gradient descent")
+        start = time.perf_counter()
+        identify(path, prompts, task)
+        found[f"verdict, {task!r}"] = time.perf_counter() - start
+    return found
+
+
 def main(json: bool = False) -> None:
     task = ls.Task()
-    seconds = verdict(task) | probes(task)
+    seconds = verdict(task) | linear_verdicts() | probes(task)
     ratios = {
         "gradient / closed form": seconds[GRADIENT] / seconds[CLOSED],
         "literal loop / its share of the library": seconds[LOOP] / seconds[SHARE],
@@ -81,9 +95,9 @@ def main(json: bool = False) -> None:
         return
     print(f"measurement ({torch.get_num_threads()} CPU threads, torch {torch.__version__}, {memory:.2f} GiB at most)")
     for name, value in seconds.items():
-        print(f"  {name:<60} {value:12,.1f} s")
+        print(f"  {name:<72} {value:12,.1f} s")
     for name, value in ratios.items():
-        print(f"  {name:<60} {value:12,.1f}")
+        print(f"  {name:<72} {value:12,.1f}")
 
 
 if __name__ == "__main__":

@@ -117,6 +117,13 @@ def row(scope, truth, V, nearest="gd", noise="none", **more):
 def test_the_limit_with_the_fewest_mistakes_is_chosen():
     rows = [row("overall", "gd", 0.007), row("overall", "gd", 0.001), row("overall", None, 0.011)]
     assert choose_limit(rows, Rule()).v_limit in (0.008, 0.01)
+    assert choose_limit(rows, Rule()).margin_limit == Rule().margin_limit
+
+
+def test_the_largest_margin_with_as_few_mistakes_is_chosen():
+    rows = [replace(row("overall", "gd", 0.001), margin=margin) for margin in (0.005, 0.02)]
+    rows += [replace(row("overall", None, 0.001), margin=0.0035)]
+    assert choose_limit(rows, Rule(), (0.003, 0.004, 0.006, 0.01)).margin_limit == 0.004
 
 
 def test_counts_separate_right_wrong_and_false():

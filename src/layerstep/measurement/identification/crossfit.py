@@ -25,7 +25,6 @@ from layerstep.threads import one_thread
 
 AT_A_TIME = 16  # candidates whose residuals are made together: products of a size, in the cache
 LIVE = 1e-3  # of the mean square label: layers nearer to KRR say nothing of the way there
-RIDGE = 3e-3  # of the mean square of a feature: keeps collinear features from fitting noise
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -172,9 +171,10 @@ class Instrument:
         return (m.square().sum(1, keepdim=True) - 2 * cross + self.spread[h]).clamp_min(0) / away[:, here].shape[1]
 
     def _predictor(self, train: slice, test: slice):
-        """r on the training half -> r^ on the other, by least squares on the features with ridge 3e-3."""
+        """r on the training half -> r^ on the other, by least squares on the features with the domain's shrinkage."""
         phi = self.features[:, train].flatten(1)
-        gram = phi @ phi.T / phi.shape[1] + RIDGE * torch.eye(len(phi), dtype=phi.dtype)
+        gram = phi @ phi.T / phi.shape[1]
+        gram += self.library.domain.shrinkage * torch.eye(len(phi), dtype=phi.dtype)
         factor = torch.linalg.cholesky(gram)
         out = self.features[:, test]
 

@@ -1,6 +1,7 @@
 """The suite is drawn by seed, the rule is set by counting mistakes, and the shipped record is the one in the docs."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest

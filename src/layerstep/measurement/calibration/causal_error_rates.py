@@ -24,7 +24,7 @@ import torch
 from layerstep.files import write_text
 from layerstep.measurement.calibration.mechanisms import Mechanism, near_misses, positives
 from layerstep.measurement.interventions.instrument import intervene
-from layerstep.measurement.interventions.result import CausalResult
+from layerstep.measurement.interventions.result import CausalResult, Contender
 from layerstep.measurement.interventions.rule import CausalRule
 from layerstep.tasks import Task
 from layerstep.training import GPT, Model
@@ -88,6 +88,7 @@ def assess(job: Job) -> dict[str, Any]:
         "mechanism": None if spec is None else spec.to_dict(),
         "truth": None if spec is None or job.left_out else spec.truth,
         "steps_left": None if spec is None else spec.steps_left,
+        "eta": None if spec is None else spec.eta(job.task),
         "result": result.to_dict(),
     }
 
@@ -113,6 +114,7 @@ class Counts:
     steps_right: int = 0
     testable: int = 0  # layers of positives at which a state and a step are left
     bandwidth_right: int = 0  # within 2 %
+    size_right: int = 0  # the solver's own, or one for all prompts within 5 %
 
 
 def score(rows: Iterable[dict[str, Any]], rule: CausalRule) -> dict[str, Counts]:
@@ -136,20 +138,28 @@ def score(rows: Iterable[dict[str, Any]], rule: CausalRule) -> dict[str, Counts]
                     counts["layers"] += 1
                     counts["steps_right"] += match.steps_left == left[layer.site]
                     counts["bandwidth_right"] += abs(math.log(match.bandwidth / row["mechanism"]["v"])) < 0.02
+                    counts["size_right"] += _right_size(match.nearest, row["eta"])
         for name in (row["group"], f"{row['group']}, {mask}"):
             found[name].update(counts)
     return {name: Counts(**counts) for name, counts in sorted(found.items())}
 
 
+def _right_size(found: Contender, eta: float | None) -> bool:
+    return not found.fitted if eta is None else abs(math.log(found.eta / eta)) < 0.05
+
+
 def table(scores: dict[str, Counts]) -> str:
     """One line per group."""
-    lines = ["| group | models | right | no claim | wrong | layers claimed | steps left right | bandwidth within 2 % |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
+    heads = ["group", "models", "right", "no claim", "wrong", "layers claimed", "steps left", "bandwidth", "step size"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name, c in scores.items():
         claimed = f"{c.layers}/{c.testable}" if c.testable else ""
-        steps = f"{c.steps_right}/{c.layers}" if c.layers else ""
-        widths = f"{c.bandwidth_right}/{c.layers}" if c.layers else ""
-        lines.append(f"| {name} | {c.models} | {c.right} | {c.silent} | {c.wrong} | {claimed} | {steps} | {widths} |")
+        counted = (
+            f"{each}/{c.layers}" if c.layers else "" for each in (c.steps_right, c.bandwidth_right, c.size_right)
+        )
+        lines.append(
+            f"| {name} | {c.models} | {c.right} | {c.silent} | {c.wrong} | {claimed} | {' | '.join(counted)} |"
+        )
     return "\n".join(lines)
 
 

@@ -45,68 +45,74 @@ class Context:
 
 #: (A, P, Kq) of a linear iteration.
 Rules = tuple[Float[Tensor, "B e e"], Float[Tensor, "B e e"], Float[Tensor, "B q e"]]
-Rule = Callable[[Context, float], Rules]
+#: A, P up to the size of the steps, Kq, and the size that is the solver's own, by prompt.
+Sized = tuple[Float[Tensor, "B e e"], Float[Tensor, "B e e"], Float[Tensor, "B q e"], Float[Tensor, "B"]]
+Rule = Callable[[Context, float], Sized]
 
 
 def _scaled(K: Tensor, scale: Tensor) -> Tensor:
     return scale[..., None] * torch.eye(K.shape[-1], dtype=K.dtype, device=K.device)
 
 
-def _richardson(context: Context, v: float) -> Rules:
+def _always(K: Tensor, size: float = 1.0) -> Float[Tensor, "B"]:
+    return K.new_full(K.shape[:1], size)
+
+
+def _richardson(context: Context, v: float) -> Sized:
     K = context.K(v)
     A, D = ridge(K, context.lam), K.sum(-1)
     root = D.rsqrt()
-    largest = torch.linalg.eigvalsh(root[..., None] * A * root[..., None, :])[:, -1:]
-    return A, _scaled(K, 1 / (largest * D)), context.Kq(v)
+    largest = torch.linalg.eigvalsh(root[..., None] * A * root[..., None, :])[:, -1]
+    return A, _scaled(K, 1 / D), context.Kq(v), 1 / largest
 
 
-def _causal_richardson(context: Context, v: float) -> Rules:
+def _causal_richardson(context: Context, v: float) -> Sized:
     K = context.K(v)
-    return ridge(K, context.lam), _scaled(K, 1 / K.sum(-1)), context.Kq(v)
+    return ridge(K, context.lam), _scaled(K, 1 / K.sum(-1)), context.Kq(v), _always(K)
 
 
-def _fixed(context: Context, v: float) -> Rules:
+def _fixed(context: Context, v: float) -> Sized:
     K = context.K(v)
     A = ridge(K, context.lam)
-    largest = torch.linalg.eigvalsh(A)[:, -1:]
-    return A, _scaled(K, (1 / largest).expand(K.shape[:2])), context.Kq(v)
+    return A, _scaled(K, torch.ones_like(context.y)), context.Kq(v), 1 / torch.linalg.eigvalsh(A)[:, -1]
 
 
-def _causal_fixed(context: Context, v: float) -> Rules:
+def _causal_fixed(context: Context, v: float) -> Sized:
     """One step size for all points, which no token may derive from later ones: 1 / (1 + e/4)."""
     K = context.K(v)
-    step = torch.full(K.shape[:2], 1 / (1 + K.shape[-1] / 4), dtype=K.dtype, device=K.device)
-    return ridge(K, context.lam), _scaled(K, step), context.Kq(v)
+    one = _scaled(K, torch.ones_like(context.y))
+    return ridge(K, context.lam), one, context.Kq(v), _always(K, 1 / (1 + K.shape[-1] / 4))
 
 
-def _gd(context: Context, v: float) -> Rules:
+def _gd(context: Context, v: float) -> Sized:
     K = context.K(v)
     A = ridge(K, context.lam)
     curvature = torch.linalg.eigvalsh(K @ A).amax(-1) if K.shape[-1] else K.new_ones(len(K))
-    return A, K / curvature[:, None, None], context.Kq(v)
+    return A, K, context.Kq(v), 1 / curvature
 
 
-def _boost(context: Context, v: float) -> Rules:
+def _boost(context: Context, v: float) -> Sized:
     K, Kq = context.K(v), context.Kq(v)
     one = torch.ones_like(context.y)
-    return K / K.sum(-1, keepdim=True), _scaled(K, one), Kq / Kq.sum(-1, keepdim=True).clamp_min(1e-300)
+    averages = Kq / Kq.sum(-1, keepdim=True).clamp_min(1e-300)
+    return K / K.sum(-1, keepdim=True), _scaled(K, one), averages, _always(K)
 
 
-def _half(context: Context, v: float) -> Rules:
+def _half(context: Context, v: float) -> Sized:
     """Near miss: the square root of the preconditioner."""
     K = context.K(v)
     D = K.sum(-1)
     scale = 0.5 / (D * D.mean(-1, keepdim=True)).sqrt() if bool((context.visible > 0).all()) else 0.3 / D.sqrt()
-    return ridge(K, context.lam), _scaled(K, scale), context.Kq(v)
+    return ridge(K, context.lam), _scaled(K, scale), context.Kq(v), _always(K)
 
 
-def _mixed(context: Context, v: float) -> Rules:
+def _mixed(context: Context, v: float) -> Sized:
     """Near miss: half a step of Richardson's iteration, half a step of boosting."""
-    (A, P, Kq), (S, one, Sq) = _causal_richardson(context, v), _boost(context, v)
-    return 0.5 * (A @ P + S), one, 0.5 * (Kq @ P + Sq)
+    (A, P, Kq, own), (S, one, Sq, _) = _causal_richardson(context, v), _boost(context, v)
+    return 0.5 * (A @ P + S), one, 0.5 * (Kq @ P + Sq), own
 
 
-def _attention(context: Context, v: float) -> Rules:
+def _attention(context: Context, v: float) -> Sized:
     """Near miss: averages whose weights are a softmax of random products of the inputs, no kernel at all."""
     generator = torch.Generator().manual_seed(int(1e6 * v))
     d = context.x.shape[-1]
@@ -118,7 +124,7 @@ def _attention(context: Context, v: float) -> Rules:
         return weight / weight.sum(-1, keepdim=True).clamp_min(1e-300)
 
     S = weights(context.x, context.visible)
-    return S, _scaled(S, torch.ones_like(context.y)), weights(context.xq, context.visible_q)
+    return S, _scaled(S, torch.ones_like(context.y)), weights(context.xq, context.visible_q), _always(S)
 
 
 #: By name, the iterations; "causal-" ones use only what a token may see.
@@ -134,6 +140,17 @@ RULES: dict[str, Rule] = {
     "mixed": _mixed,
     "random-attention": _attention,
 }
+
+
+def rules_of(name: str, context: Context, v: float, eta: float | None = None) -> Rules:
+    """An iteration with steps of the size eta on all prompts, or of its own."""
+    A, P, Kq, own = RULES[name](context, v)
+    return A, (own[:, None, None] if eta is None else eta) * P, Kq
+
+
+def typical_size(name: str, context: Context, v: float) -> float:
+    """The size of an iteration's own steps, on average over prompts."""
+    return float(RULES[name](context, v)[3].mean())
 
 
 def iterate(rules: Rules, y: Tensor, form: str, state: Tensor, f: Tensor, steps: int) -> tuple[Tensor, Tensor]:
@@ -158,6 +175,18 @@ def momentum(rules: Rules, y: Tensor, state: Tensor, before: Tensor, steps: int)
         move = torch.einsum("bij,bj->bi", P, y - torch.einsum("bij,bj->bi", A, state))
         state, before = state + move + 0.5 * (state - before), state
     return state, before, torch.einsum("bqi,bi->bq", Kq, state)
+
+
+def half_step(
+    rules: Rules, y: Tensor, state: Tensor, residual: Tensor, move: bool
+) -> tuple[Tensor, Tensor, Float[Tensor, "B q"]]:
+    """Half a step of the dual form: what is left of the labels is noted, or the coefficients move along it."""
+    A, P, Kq = rules
+    if move:
+        state = state + torch.einsum("bij,bj->bi", P, residual)
+    else:
+        residual = y - torch.einsum("bij,bj->bi", A, state)
+    return state, residual, torch.einsum("bqi,bi->bq", Kq, state)
 
 
 def conjugate(rules: Rules, y: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -28,13 +28,16 @@ from layerstep.measurement.calibration.mechanism_network import (
     Frame,
     conjugate,
     exact,
+    half_step,
     interleaved,
     iterate,
     momentum,
     paired,
+    rules_of,
+    typical_size,
 )
 from layerstep.measurement.reading.hooks import Hooked
-from layerstep.tasks import Task
+from layerstep.tasks import Task, sample
 
 #: Solvers whose every state fits into the tokens under a mask (docs/interventions.md says why they differ).
 POSITIVE = {
@@ -42,17 +45,21 @@ POSITIVE = {
     "causal": ("causal-richardson", "causal-richardson-fixed", "causal-boost"),
 }
 FORMS = ("functional", "dual")
+#: Prompts that the average size of a solver's own steps is taken from.
+SIZED_ON = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
     """What a planted network does. `truth` is what an instrument may claim of it.
 
-    kind: "solver"; or of the near misses "alternating" (odd layers take the steps of `other`), "drifting" (the
-    bandwidth changes from layer to layer), "momentum", "conjugate-gradients" (open mask only: its step sizes are sums
-    over all examples), "readable" (the path of `solver` is written into every layer, the output is exact KRR or a
-    kernel average made of the inputs anew).
-    steps: how many steps each layer takes. v: the bandwidth of its kernel. decoy: "exact" or a solver's name.
+    kind: "solver"; "halves" (the dual form, half a step per layer: the residual is noted, then the coefficients move:
+    a state of two numbers); or of the near misses "alternating" (odd layers take the steps of `other`), "drifting" (the
+    bandwidth changes from layer to layer), "uneven" (the size of the steps does), "momentum", "conjugate-gradients"
+    (open mask only: its step sizes are sums over all examples), "readable" (the path of `solver` is written into every
+    layer, the output is exact KRR or a kernel average made of the inputs anew).
+    steps: how many steps each layer takes. size: steps of one size on all prompts, so many times what the solver's own
+    are on average; None: the solver's own. v: the bandwidth of its kernel. decoy: "exact" or a solver's name.
     leak: how much of a distractor each reading of the state picks up.
     """
 
@@ -62,6 +69,7 @@ class Mechanism:
     kind: str = "solver"
     other: str = ""
     steps: tuple[int, ...] = (2, 2, 2, 2)
+    size: float | None = None
     v: float = 1.0
     decoy: str = "exact"
     leak: float = 0.0
@@ -77,11 +85,16 @@ class Mechanism:
     @property
     def truth(self) -> tuple[str, str] | None:
         """(solver, form), or None where nothing may be claimed."""
-        return (self.solver, self.form) if self.kind == "solver" and self.solver in POSITIVE[self.mask] else None
+        positive = self.kind in ("solver", "halves") and self.solver in POSITIVE[self.mask]
+        return (self.solver, self.form) if positive else None
 
     @property
     def steps_left(self) -> tuple[int, ...]:
-        """After the embedding and after every layer."""
+        """After the embedding and after every layer. Between two halves of a step what is written into the coefficients
+        finds the residual noted already."""
+        if self.kind == "halves":
+            layers = len(self.steps)
+            return tuple((layers - 1 - at - (at % 2 == 0)) // 2 for at in range(-1, layers))
         left = np.cumsum((0, *self.steps[::-1]))[::-1]
         return tuple(int(k) for k in left)
 
@@ -92,6 +105,23 @@ class Mechanism:
         if self.kind == "readable":
             return "decoy"
         return "random" if self.solver == "random-attention" else "near miss"
+
+    def eta(self, task: Task) -> float | None:
+        """The size of the steps on all prompts, None for the solver's own."""
+        if self.size is None:
+            return None
+        prompts = sample(task, SIZED_ON, self.seed, 2)
+        x, one = prompts.x.double(), torch.ones(task.N, task.N, dtype=torch.float64)
+        context = Context(
+            x=x[:, :-1],
+            xq=x[:, -1:],
+            y=prompts.y.double()[:, :-1],
+            visible=one.tril() if self.mask == "causal" else one,
+            visible_q=one[-1:],
+            kernel=task.kernel,
+            lam=task.lam,
+        )
+        return self.size * typical_size(self.solver, context, self.v)
 
     def network(self, task: Task) -> PlantedNetwork:
         return PlantedNetwork(self, task)
@@ -115,9 +145,10 @@ class PlantedNetwork(nn.Module):
         generator = torch.Generator().manual_seed(mechanism.seed)
         self.frame = Frame(task.d, mechanism.distractors, mechanism.width, generator)
         self.embedding = Embedding(self.frame, mechanism.form)
+        eta = mechanism.eta(task)
         starts = np.cumsum((0, *mechanism.steps))[:-1]
         layers = (
-            PlantedLayer(mechanism, task, self.frame, index, int(start), generator)
+            PlantedLayer(mechanism, task, eta, self.frame, index, int(start), generator)
             for index, start in enumerate(starts)
         )
         self.layers = nn.ModuleList(layers)
@@ -138,10 +169,17 @@ class PlantedLayer(nn.Module):
     mixing: Tensor
 
     def __init__(
-        self, mechanism: Mechanism, task: Task, frame: Frame, index: int, start: int, generator: torch.Generator
+        self,
+        mechanism: Mechanism,
+        task: Task,
+        eta: float | None,
+        frame: Frame,
+        index: int,
+        start: int,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.mechanism, self.task, self.frame = mechanism, task, frame
+        self.mechanism, self.task, self.eta, self.frame = mechanism, task, eta, frame
         self.index, self.start, self.count = index, start, mechanism.steps[index]
         shape = (task.d + 1, mechanism.distractors)
         self.register_buffer("mixing", torch.randn(shape, dtype=torch.float64, generator=generator))
@@ -189,16 +227,21 @@ class PlantedLayer(nn.Module):
         spec = self.mechanism
         v = spec.v * (0.75 if self.index % 2 else 1.35) if spec.kind == "drifting" else spec.v
         name = spec.other if spec.kind == "alternating" and self.index % 2 else spec.solver
-        rules = RULES[name](context, v)
+        rules = rules_of(name, context, v, self.eta)
+        if spec.kind == "uneven":
+            rules = rules[0], (0.6 if self.index % 2 else 1.3) * rules[1], rules[2]
         changes = self._decoy(context)
         if spec.kind == "readable":
             state, _ = iterate(rules, context.y, spec.form, state, torch.zeros_like(f), self.count)
             if spec.other == "exact":
                 return changes | {"state": state, "f": exact(context, spec.v)}
-            average = RULES["boost"](context, spec.v * 0.9**self.index)[2]
+            average = rules_of("boost", context, spec.v * 0.9**self.index)[2]
             return changes | {"state": state, "f": torch.einsum("bqi,bi->bq", average, context.y)}
         if spec.kind == "momentum":
             state, second, f = momentum(rules, context.y, state, second, self.count)
+            return changes | {"state": state, "second": second, "f": f}
+        if spec.kind == "halves":
+            state, second, f = half_step(rules, context.y, state, second, move=self.index % 2 == 1)
             return changes | {"state": state, "second": second, "f": f}
         if spec.kind == "conjugate-gradients":
             w, r, f = conjugate(rules, context.y, self.start + self.count)
@@ -211,7 +254,7 @@ class PlantedLayer(nn.Module):
         spec, zero = self.mechanism, torch.zeros_like(context.y)
         nothing = context.xq.new_zeros(context.xq.shape[:2])
         other = "boost" if spec.decoy == "exact" else spec.decoy
-        rules = RULES[other](context, 1.1 * spec.v)
+        rules = rules_of(other, context, 1.1 * spec.v)
         w, f = iterate(rules, context.y, "dual", zero, nothing, 2 * (self.index + 1))
         return {"decoy": w, "decoy_f": exact(context, spec.v) if spec.decoy == "exact" else f}
 
@@ -219,8 +262,10 @@ class PlantedLayer(nn.Module):
 def _common(random: np.random.Generator, mask: str) -> dict[str, Any]:
     layers = int(random.integers(4, 9))
     most = int(random.integers(1, 4))
+    sizes = [None, float(np.exp(random.uniform(np.log(0.4), np.log(1.2))))]
     return {
         "mask": mask,
+        "size": sizes[int(random.integers(2))],
         "steps": tuple(int(m) for m in random.integers(1, most + 1, layers)),
         "v": float(np.exp(random.uniform(np.log(0.65), np.log(1.5)))),
         "leak": float(random.choice([0.0, 0.0, 0.01, 0.03])),
@@ -231,14 +276,18 @@ def _common(random: np.random.Generator, mask: str) -> dict[str, Any]:
 
 
 def positives(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
-    """`count` networks that take a solver's steps: masks, solvers and forms round-robin, everything else drawn."""
+    """`count` networks that take a solver's steps: masks, solvers and forms round-robin, everything else drawn. A
+    quarter of those in the dual form take half a step per layer."""
     random = np.random.default_rng((seed, 0))
     cells = [(mask, solver, form) for mask in POSITIVE for solver in POSITIVE[mask] for form in FORMS]
     for index in range(count):
         mask, solver, form = cells[index % len(cells)]
         rivals = [name for name in POSITIVE[mask] if name != solver]
         decoy = str(random.choice(["exact", *rivals]))
-        yield Mechanism(solver=solver, form=form, decoy=decoy, **_common(random, mask))
+        given = _common(random, mask)
+        if form == "dual" and random.random() < 0.25:
+            given |= {"kind": "halves", "steps": (1,) * int(random.integers(6, 11))}
+        yield Mechanism(solver=solver, form=form, decoy=decoy, **given)
 
 
 def near_misses(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
@@ -249,6 +298,7 @@ def near_misses(task: Task, count: int, seed: int) -> Iterator[Mechanism]:
         ("readable", "exact"),
         ("alternating", ""),
         ("drifting", ""),
+        ("uneven", ""),
         ("momentum", ""),
         ("conjugate-gradients", ""),
         ("solver", "half-preconditioned"),

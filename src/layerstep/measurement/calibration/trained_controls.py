@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from layerstep.files import write_text
-from layerstep.measurement.calibration.controls.mechanism import Dual, Functional
 from layerstep.measurement.interventions.candidates import SOLVERS
 from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult, Claim
@@ -70,11 +69,12 @@ class Trained:
     def bandwidth(self) -> float:
         return self.mechanism["parameters"]["v"] or self.facts["task"]["v"]
 
-    def steps_left(self, site: str) -> int | None:
-        """After `block l`; None where a step takes more than one layer."""
+    def steps_left(self, site: str) -> int:
+        """After `block l`."""
         layers, block = len(self.facts["state_rms"]), int(site.split()[-1])
-        late = {Dual.__name__: 1, Functional.__name__: 0, "Boost": 0}.get(self.mechanism["class"])
-        return None if late is None else layers - late - block
+        if self.mechanism["class"] == "Descent":  # the residual is noted in odd blocks, w moves in even ones
+            return sum(1 for move in range(block + 2, layers) if move % 2 == 0)
+        return layers - block - (self.mechanism["class"] == "Dual")  # the output is made of w one block later
 
     def right(self, claim: Claim) -> bool:
         same = (claim.solver, claim.form) == (self.solver, self.mechanism.get("form"))

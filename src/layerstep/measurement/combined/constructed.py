@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from layerstep.construction import Construction
-from layerstep.measurement.interventions.search import MOST_STEPS
+from layerstep.measurement.interventions.library import MOST_STEPS
 from layerstep.measurement.reading.hooks import Hooked
 from layerstep.tasks import Prompts
 

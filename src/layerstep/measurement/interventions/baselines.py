@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 
 from layerstep.measurement.interventions.alignment import Inputs, Moments
-from layerstep.measurement.interventions.search import READ_STEPS, Library, Match, in_channels
+from layerstep.measurement.interventions.channels import in_channels
+from layerstep.measurement.interventions.library import READ_STEPS, Library
+from layerstep.measurement.interventions.search import Match
 
 #: Draws, and the steps at which a state is looked for.
 DRAWS, STEPS = 99, READ_STEPS[:12:2]

@@ -14,9 +14,8 @@ A new solver is one function and one entry of SOLVERS.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -40,6 +39,7 @@ class Iteration:
     P: Float[Tensor, "B n n"]
     k: Float[Tensor, "B n"]
     y: Float[Tensor, "B n"]
+    eta: Float[Tensor, "B"]  # the size of the steps, a part of P
 
     def states(self, form: str, steps: int) -> Float[Tensor, "t B n"]:
         """The state before the first and after every step."""
@@ -75,8 +75,20 @@ class Iteration:
     def _dual(self, delta: Tensor) -> Tensor:
         return _times(self.P, _times(self.A, delta))
 
+    def row(self, form: str, steps: int) -> Float[Tensor, "B n"]:
+        """The prediction's response to a change of the state, `steps` steps before the end."""
+        if form == "dual":
+            row = self.k
+            for _ in range(steps):
+                row = row - _row(_row(row, self.P), self.A)
+            return row
+        term, total = _row(self.k, self.P), torch.zeros_like(self.k)
+        for _ in range(steps):
+            total, term = total + term, term - _row(_row(term, self.A), self.P)
+        return total
+
     def rows(self, form: str, steps: int) -> Float[Tensor, "k B n"]:
-        """The prediction's response to a change of the state, 0..steps steps before the end."""
+        """The same, 0..steps steps before the end."""
         rows = []
         if form == "functional":
             term, total, AP = _row(self.k, self.P), torch.zeros_like(self.k), self.A @ self.P
@@ -99,114 +111,129 @@ def _row(vector: Tensor, matrix: Tensor) -> Tensor:
     return (vector.unsqueeze(-2) @ matrix).squeeze(-2)
 
 
-#: (A, P, k) from K [B, n, n], the query's k [B, n] and lam.
+#: (A, P, k) from K [B, n, n], the query's k [B, n] and lam; P up to the size of the steps.
 Operators = tuple[Tensor, Tensor, Tensor]
-Rule = Callable[[Tensor, Tensor, float], Operators]
+#: The size of the steps that is the solver's own, [B, 1, 1], from A, P and the task's N.
+Step = Callable[[Tensor, Tensor, int], Tensor]
 
 
-def _diagonal(values: Float[Tensor, "B n"]) -> Float[Tensor, "B n n"]:
-    return torch.diag_embed(values)
+@dataclass(frozen=True, kw_only=True)
+class Solver:
+    """P is `own` times that of `operators`, or one number for all prompts times it."""
 
-
-def _largest(A: Float[Tensor, "B n n"]) -> Float[Tensor, "B 1"]:
-    with one_thread():
-        return torch.linalg.eigvalsh(A)[:, -1:]
+    operators: Callable[[Tensor, Tensor, float], Operators]
+    own: Step
+    own_in_words: str
 
 
 def _richardson(K: Tensor, k: Tensor, lam: float) -> Operators:
-    """P = eta D⁻¹, D the row sums of K, eta = 1 / eig_max(D⁻¹A)."""
-    A, D = ridge(K, lam), K.sum(-1)
-    root = D.rsqrt()
-    return A, _diagonal(1 / (_largest(root[..., None] * A * root[..., None, :]) * D)), k
+    """P = eta D⁻¹, D the row sums of K."""
+    return ridge(K, lam), torch.diag_embed(1 / K.sum(-1)), k
 
 
 def _fixed(K: Tensor, k: Tensor, lam: float) -> Operators:
-    """P = eta I, eta = 1 / eig_max(A)."""
-    A = ridge(K, lam)
-    return A, _diagonal((1 / _largest(A)).expand_as(k)), k
+    """P = eta I."""
+    return ridge(K, lam), torch.diag_embed(torch.ones_like(k)), k
 
 
 def _gd(K: Tensor, k: Tensor, lam: float) -> Operators:
-    """P = eta K, eta = 1 / eig_max(K A)."""
-    m = _largest(K)
-    return ridge(K, lam), K / (m * (m + lam)).unsqueeze(-1), k
+    """P = eta K."""
+    return ridge(K, lam), K, k
 
 
 def _boost(K: Tensor, k: Tensor, lam: float) -> Operators:
-    """A = D⁻¹K, P = I, and the query averages: k / sum k."""
-    return K / K.sum(-1, keepdim=True), _diagonal(torch.ones_like(k)), k / k.sum(-1, keepdim=True)
+    """A = D⁻¹K, P = eta I, and the query averages: k / sum k."""
+    return K / K.sum(-1, keepdim=True), torch.diag_embed(torch.ones_like(k)), k / k.sum(-1, keepdim=True)
 
 
-def _causal_richardson(K: Tensor, k: Tensor, lam: float) -> Operators:
-    """A = tril K + lam I, P = D⁻¹, D the row sums over j <= i."""
-    lower = K.tril()
-    return ridge(lower, lam), _diagonal(1 / lower.sum(-1)), k
+def _half(K: Tensor, k: Tensor, lam: float) -> Operators:
+    """P = eta D^-1/2."""
+    return ridge(K, lam), torch.diag_embed(K.sum(-1).rsqrt()), k
 
 
-def _causal_fixed(K: Tensor, k: Tensor, lam: float, *, N: int) -> Operators:
-    """A = tril K + lam I, P = I / (1 + N/4): one step size for all points, which no token may learn from later ones."""
-    return ridge(K.tril(), lam), _diagonal(torch.full_like(k, 1 / (1 + N / 4))), k
+def _causal(operators: Callable[[Tensor, Tensor, float], Operators]) -> Callable[[Tensor, Tensor, float], Operators]:
+    """The same with the lower triangle of K: what a token may see."""
+    return lambda K, k, lam: operators(K.tril(), k, lam)
 
 
-def _causal_boost(K: Tensor, k: Tensor, lam: float) -> Operators:
-    """Averages over j <= i."""
-    return _boost(K.tril(), k, lam)
+def _largest(A: Tensor, P: Tensor, N: int) -> Tensor:
+    """1 / eig_max(P A) of each prompt, P diagonal."""
+    root = P.diagonal(dim1=-2, dim2=-1).sqrt()
+    with one_thread():
+        return 1 / torch.linalg.eigvalsh(root[..., None] * A * root[..., None, :])[:, -1:, None]
 
 
+def _largest_of_product(A: Tensor, P: Tensor, N: int) -> Tensor:
+    """1 / eig_max(K (K + lam I)) of each prompt; P is K."""
+    with one_thread():
+        largest = torch.linalg.eigvalsh(P)[:, -1:, None]
+    return 1 / (largest * (largest + (A - P)[:, :1, :1]))
+
+
+def _one(A: Tensor, P: Tensor, N: int) -> Tensor:
+    return torch.ones_like(A[:, :1, :1])
+
+
+def _by_length(A: Tensor, P: Tensor, N: int) -> Tensor:
+    """1 / (1 + N/4): one step size for all points, which no token may learn from later ones."""
+    return _one(A, P, N) / (1 + N / 4)
+
+
+def _root_of_length(A: Tensor, P: Tensor, N: int) -> Tensor:
+    return _by_length(A, P, N).sqrt()
+
+
+EACH = "1 / eig_max of each prompt"
 #: By mask. Under a causal mask only causal solvers have a state that fits into tokens (docs/interventions.md).
-SOLVERS: dict[str, dict[str, Rule]] = {
-    "open": {"richardson": _richardson, "richardson-fixed": _fixed, "gd": _gd, "boost": _boost},
+SOLVERS: dict[str, dict[str, Solver]] = {
+    "open": {
+        "richardson": Solver(operators=_richardson, own=_largest, own_in_words=EACH),
+        "richardson-fixed": Solver(operators=_fixed, own=_largest, own_in_words=EACH),
+        "gd": Solver(operators=_gd, own=_largest_of_product, own_in_words=EACH),
+        "boost": Solver(operators=_boost, own=_one, own_in_words="1"),
+    },
     "causal": {
-        "causal-richardson": _causal_richardson,
-        "causal-richardson-fixed": _causal_fixed,  # type: ignore[dict-item]
-        "causal-boost": _causal_boost,
+        "causal-richardson": Solver(operators=_causal(_richardson), own=_one, own_in_words="1"),
+        "causal-richardson-fixed": Solver(operators=_causal(_fixed), own=_by_length, own_in_words="1 / (1 + N/4)"),
+        "causal-boost": Solver(operators=_causal(_boost), own=_one, own_in_words="1"),
+    },
+}
+#: Half-way between two solvers, claimed by no one: a claim must be nearer than these. Where the truth is one that is
+#: not tried, the solver beside it is farther from it than what lies between.
+BETWEEN: dict[str, dict[str, Solver]] = {
+    "open": {"half-normalised": Solver(operators=_half, own=_largest, own_in_words=EACH)},
+    "causal": {
+        "causal-half-normalised": Solver(operators=_causal(_half), own=_root_of_length, own_in_words="(1 + N/4)^-1/2")
     },
 }
 
 
-def _half(K: Tensor, k: Tensor, lam: float) -> Operators:
-    """P = eta D^-1/2, eta = 1 / eig_max(D^-1/2 A)."""
-    A, D = ridge(K, lam), K.sum(-1)
-    root = D.pow(-0.25)
-    return A, _diagonal(1 / (_largest(root[..., None] * A * root[..., None, :]) * D.sqrt())), k
-
-
-def _causal_half(K: Tensor, k: Tensor, lam: float, *, N: int) -> Operators:
-    """P = (D (1 + N/4))^-1/2."""
-    lower = K.tril()
-    return ridge(lower, lam), _diagonal((lower.sum(-1) * (1 + N / 4)).rsqrt()), k
-
-
-#: Half-way between two solvers, claimed by no one: a claim must be nearer than these. Where the truth is one that is
-#: not tried, the solver beside it is farther from it than what lies between.
-BETWEEN: dict[str, dict[str, Rule]] = {
-    "open": {"half-normalised": _half},
-    "causal": {"causal-half-normalised": _causal_half},  # type: ignore[dict-item]
-}
+def own_in_words(solver: str) -> str:
+    """The size of the steps that is a solver's own."""
+    return next(each[solver].own_in_words for each in (*SOLVERS.values(), *BETWEEN.values()) if solver in each)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A solver in one form with one bandwidth: what a layer may be found to run."""
+    """A solver in one form with one bandwidth: what a layer may be found to run.
+
+    eta: the size of its steps on all prompts; None: its own, by default 1 / eig_max of each prompt.
+    """
 
     solver: str
     form: str
     mask: str
     v: float
+    eta: float | None = None
 
     @property
     def name(self) -> str:
         return f"{self.solver}, {self.form}"
 
-    def at(self, v: float) -> Candidate:
-        return replace(self, v=v)
-
     def iteration(self, prompts: Prompts, task: Task) -> Iteration:
         """Its operators for the last point of the prompts, from all points before it, in float64."""
-        x, y = prompts.x.double(), prompts.y.double()
-        K = KERNELS[task.kernel](x, x, self.v)
-        rule = (SOLVERS[self.mask] | BETWEEN[self.mask])[self.solver]
-        if rule in (_causal_fixed, _causal_half):
-            rule = functools.partial(rule, N=task.N)  # type: ignore[call-arg]
-        A, P, k = rule(K[:, :-1, :-1], K[:, -1, :-1], task.lam)
-        return Iteration(A=A, P=P, k=k, y=y[:, :-1])
+        K = KERNELS[task.kernel](prompts.x.double(), prompts.x.double(), self.v)
+        solver = (SOLVERS[self.mask] | BETWEEN[self.mask])[self.solver]
+        A, P, k = solver.operators(K[:, :-1, :-1], K[:, -1, :-1], task.lam)
+        eta = solver.own(A, P, task.N) if self.eta is None else torch.full_like(A[:, :1, :1], self.eta)
+        return Iteration(A=A, P=eta * P, k=k, y=prompts.y.double()[:, :-1], eta=eta[:, 0, 0])

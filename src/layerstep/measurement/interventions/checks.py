@@ -6,16 +6,19 @@ state; natural swaps take the states of other labels on the same points.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.measurement.interventions.alignment import Moments, known_inputs
+from layerstep.measurement.interventions.alignment import Inputs, Moments, known_inputs
+from layerstep.measurement.interventions.candidates import Candidate
+from layerstep.measurement.interventions.library import READ_STEPS, Library
 from layerstep.measurement.interventions.passes import Batch, at_examples, prediction, record
 from layerstep.measurement.interventions.search import Match, Reading
+from layerstep.measurement.reading.edits import Edit, Recording
 from layerstep.measurement.reading.hooks import EditableReader
 from layerstep.tasks import Prompts, Task
 from layerstep.tasks.posterior import cholesky
@@ -39,24 +42,54 @@ class Dose:
     shift: float
 
 
+class Passes:
+    """Prompts that finite changes are made on: passes without any, made once for all sites."""
+
+    def __init__(self, reader: EditableReader, task: Task, batches: list[Batch], seed: int) -> None:
+        self.reader, self.task, self.batches, self.seed = reader, task, batches, seed
+
+    @functools.cached_property
+    def plain(self) -> list[Recording]:
+        return [record(self.reader, batch) for batch in self.batches]
+
+    @functools.cached_property
+    def others(self) -> list[tuple[Batch, Recording]]:
+        """The same points with other labels of the task."""
+        batches = [_relabelled(batch, self.task, self.seed, index) for index, batch in enumerate(self.batches)]
+        return [(batch, record(self.reader, batch)) for batch in batches]
+
+    def change(self, index: int, site: str, edit: Edit) -> tuple[Float[Tensor, "B"], Recording]:
+        """The watched prediction of a batch with an edit less that without, and the pass with it."""
+        batch, plain = self.batches[index], self.plain[index]
+        edited = record(self.reader, batch, {site: edit})
+        change = prediction(self.reader, edited, batch.n) - prediction(self.reader, plain, batch.n)
+        return change.to("cpu", torch.float64), edited
+
+    def examples(self, recording: Recording, site: str, n: int) -> Float[Tensor, "B n W"]:
+        return at_examples(self.reader, recording[site].to("cpu", torch.float64), n)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Site:
     """A site with its chosen match, as the checks need it."""
 
-    reader: EditableReader
-    task: Task
+    passes: Passes
     name: str
     match: Match
     reading: Reading
     moments: Moments
     inputs: Float[Tensor, "Z W"]  # regression of the states on what the tokens know
 
-    def write(self, delta: Float[Tensor, "B n"], n: int) -> Callable[[Tensor], Tensor]:
+    def write(self, delta: Float[Tensor, "B n"], n: int) -> Edit:
         """The edit h_i + a delta_i at the first n examples."""
-        return add(self.reader, delta[..., None] * self.match.writer, n)
+        return add(self.passes.reader, delta[..., None] * self.match.writer, n)
+
+    def noise(self, index: int, scale: float) -> Float[Tensor, "B n"]:
+        batch = self.passes.batches[index]
+        return scale * normals(self.passes.seed, index, NOISE, (batch.prefix.B, batch.n))
 
 
-def add(reader: EditableReader, change: Float[Tensor, "B n W"], n: int) -> Callable[[Tensor], Tensor]:
+def add(reader: EditableReader, change: Float[Tensor, "B n W"], n: int) -> Edit:
     """The edit that adds `change` to the states of the first n examples."""
 
     def edit(h: Tensor) -> Tensor:
@@ -66,21 +99,17 @@ def add(reader: EditableReader, change: Float[Tensor, "B n W"], n: int) -> Calla
     return edit
 
 
-def noise(seed: int, batch: Batch, index: int, scale: float) -> Float[Tensor, "B n"]:
-    return scale * normals(seed, index, NOISE, (batch.prefix.B, batch.n))
-
-
-def doses(site: Site, batches: list[Batch], seed: int, sizes: tuple[float, ...] = DOSES) -> tuple[Dose, ...]:
+def doses(site: Site, sizes: tuple[float, ...] = DOSES) -> tuple[Dose, ...]:
     """White noise of several sizes, the same draws for all."""
     match, scale, found = site.match, site.reading.scale, []
     shift = (float(match.writer @ site.moments.inverse @ match.writer) / max(site.moments.rank, 1)) ** 0.5
     for size in sizes:
         dot = made = wanted = 0.0
-        for index, batch in enumerate(batches):
-            delta = noise(seed, batch, index, size * scale)
-            p = match.candidate.iteration(batch.prefix, site.task).rows(match.candidate.form, match.steps_left)[-1]
+        for index, batch in enumerate(site.passes.batches):
+            delta = site.noise(index, size * scale)
+            p = match.candidate.iteration(batch.prefix, site.passes.task).row(match.candidate.form, match.steps_left)
             expected = (p * delta).sum(-1)
-            change = _change(site.reader, batch, {site.name: site.write(delta, batch.n)})
+            change, _ = site.passes.change(index, site.name, site.write(delta, batch.n))
             dot += float(expected @ change)
             made += float(change @ change)
             wanted += float(expected @ expected)
@@ -90,20 +119,34 @@ def doses(site: Site, batches: list[Batch], seed: int, sizes: tuple[float, ...] 
     return tuple(found)
 
 
-def transition(site: Site, later: Site, batches: list[Batch], seed: int) -> float:
+def accumulates(
+    library: Library, candidate: Candidate, contribution: Float[Tensor, "queries"], inputs: Inputs
+) -> float:
+    """T3: how much of the solver's prediction so far the query's own state hands on to the output, beside the inputs.
+
+    contribution: the state at the query times the gradient of the output there. Where predictions are added up, the
+    functional form, it is the prediction so far, f_t; where they are made anew it is not. t: the best of all.
+    """
+    predictions = library.predictions_of(candidate, READ_STEPS)
+    f, c = inputs.left(predictions), inputs.left(contribution[:, None])
+    together, size = (f * c).sum(0), f.square().sum(0).clamp_min(1e-300)
+    best = int((together / size.sqrt()).argmax())
+    return float(together[best] / size[best])
+
+
+def transition(site: Site, later: Site) -> float:
     """T1: the share of what the candidate's own steps make of the noise that arrives in the next site's channels.
 
     The reader there is fitted to what arrives, on one half of the prompts, and scored on the other.
     """
-    match, steps = site.match, site.match.steps_left - later.match.steps_left
+    match, steps, passes = site.match, site.match.steps_left - later.match.steps_left, site.passes
     halves: list[tuple[list[Tensor], list[Tensor]]] = [([], []), ([], [])]
-    for index, batch in enumerate(batches):
-        delta = noise(seed, batch, index, site.reading.scale)
-        expected = match.candidate.iteration(batch.prefix, site.task).change(match.candidate.form, delta, steps)
-        before = record(site.reader, batch)[later.name]
-        after = record(site.reader, batch, {site.name: site.write(delta, batch.n)})[later.name]
-        moved = at_examples(site.reader, (after - before).to("cpu", torch.float64), batch.n)
-        moved = moved @ later.match.channels.readers
+    for index, batch in enumerate(passes.batches):
+        delta = site.noise(index, site.reading.scale)
+        expected = match.candidate.iteration(batch.prefix, passes.task).change(match.candidate.form, delta, steps)
+        _, edited = passes.change(index, site.name, site.write(delta, batch.n))
+        before, after = (passes.examples(each, later.name, batch.n) for each in (passes.plain[index], edited))
+        moved = (after - before) @ later.match.channels.readers
         for half, (arrived, wanted) in enumerate(halves):
             arrived.append(moved[half::2].flatten(0, 1))
             wanted.append(expected[half::2].flatten())
@@ -128,39 +171,30 @@ class Swap:
     inert: float
 
 
-def swaps(site: Site, batches: list[Batch], seed: int) -> Swap:
-    known = known_inputs(batches).split([batch.prefix.B * batch.n for batch in batches])
-    others = [_relabelled(batch, site.task, seed, index) for index, batch in enumerate(batches)]
-    known_others = known_inputs(others).split([batch.prefix.B * batch.n for batch in batches])
+def swaps(site: Site) -> Swap:
+    passes = site.passes
+    known = known_inputs(passes.batches).split([batch.prefix.B * batch.n for batch in passes.batches])
+    others = [batch for batch, _ in passes.others]
+    known_others = known_inputs(others).split([batch.prefix.B * batch.n for batch in passes.batches])
     missed = inert = moved = 0.0
     a, u = site.match.writer, site.reading.reader
-    for batch, other, Z, Z_other in zip(batches, others, known, known_others, strict=True):
+    for index, (batch, Z, Z_other) in enumerate(zip(passes.batches, known, known_others, strict=True)):
         shape = (batch.prefix.B, batch.n, -1)
-        here, there = (_examples(site, each) for each in (batch, other))
+        recordings = passes.plain[index], passes.others[index][1]
+        here, there = (passes.examples(each, site.name, batch.n) for each in recordings)
         fitted, fitted_there = ((values @ site.inputs).reshape(shape) for values in (Z, Z_other))
         left, left_there = here - fitted, there - fitted_there
         state = ((left_there - left) @ u)[..., None] * a
         rest = left - (left @ u)[..., None] * a
-        whole = _change(site.reader, batch, {site.name: add(site.reader, there - here, batch.n)})
-        partly = _change(site.reader, batch, {site.name: add(site.reader, fitted_there - fitted + state, batch.n)})
-        shuffled = _change(site.reader, batch, {site.name: add(site.reader, rest.roll(1, 0) - rest, batch.n)})
+        edits = there - here, fitted_there - fitted + state, rest.roll(1, 0) - rest
+        changes = [passes.change(index, site.name, add(passes.reader, each, batch.n))[0] for each in edits]
+        whole, partly, shuffled = changes
         missed += float((partly - whole).square().sum())
         inert += float(shuffled.square().sum())
         moved += float(whole.square().sum())
     if not moved > 0:
         return Swap(coverage=0.0, inert=1.0)
     return Swap(coverage=1 - missed / moved, inert=1 - inert / moved)
-
-
-def _change(reader: EditableReader, batch: Batch, edits: dict) -> Float[Tensor, "B"]:
-    """The watched prediction with the edits, less that without."""
-    changed, plain = (prediction(reader, record(reader, batch, given), batch.n) for given in (edits, {}))
-    return (changed - plain).to("cpu", torch.float64)
-
-
-def _examples(site: Site, batch: Batch) -> Float[Tensor, "B n W"]:
-    state = record(site.reader, batch)[site.name]
-    return at_examples(site.reader, state.to("cpu", torch.float64), batch.n)
 
 
 def _relabelled(batch: Batch, task: Task, seed: int, index: int) -> Batch:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from layerstep.measurement.interventions.candidates import BETWEEN
+from layerstep.measurement.interventions.candidates import BETWEEN, own_in_words
 from layerstep.measurement.interventions.checks import Dose, Swap
 from layerstep.measurement.interventions.operator import Operator
 from layerstep.measurement.interventions.rule import CausalRule
@@ -20,7 +20,8 @@ class Contender:
     """One solver in one form at a site, scored on prompts it was not chosen on.
 
     unexplained: 1 - c² of the response rows. ratio: that, over what the nearest one leaves, the lower end of the 98 %
-    interval of a paired bootstrap over prompts.
+    interval of a paired bootstrap over prompts. eta: the size of its steps, on average over prompts; fitted: whether it
+    is one number for all of them, fitted, and not the solver's own.
     """
 
     solver: str
@@ -29,6 +30,8 @@ class Contender:
     steps_left: int
     unexplained: float
     ratio: float
+    eta: float
+    fitted: bool
 
     @property
     def name(self) -> str:
@@ -80,7 +83,8 @@ class MatchResult:
     @property
     def rival(self) -> Contender | None:
         """The other solver, or the same in the other form, with the smallest ratio."""
-        return min((each for each in self.ranking[1:] if each.claimable), key=lambda each: each.ratio, default=None)
+        others = (each for each in self.ranking if each.claimable and each.name != self.nearest.name)
+        return min(others, key=lambda each: each.ratio, default=None)
 
     @property
     def between(self) -> Contender | None:
@@ -118,7 +122,10 @@ class LayerResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """Sites `first` to `last` hold the state of `solver` in `form`, with so many steps left after each."""
+    """Sites `first` to `last` hold the state of `solver` in `form`, with so many steps left after each.
+
+    eta: the size of the steps, on average; fitted: whether it is one number for all prompts, and not the solver's own.
+    """
 
     solver: str
     form: str
@@ -126,12 +133,15 @@ class Claim:
     last: str
     bandwidth: float
     steps_left: tuple[int, ...]
+    eta: float
+    fitted: bool
 
     def __str__(self) -> str:
         left = ", ".join(map(str, self.steps_left))
+        size = f"{self.eta:.3g} on all prompts" if self.fitted else own_in_words(self.solver)
         return (
             f"{self.first} to {self.last}: {self.solver} in its {self.form} form, bandwidth {self.bandwidth:.2f}, "
-            f"steps left {left}"
+            f"step size {size}, steps left {left}"
         )
 
 
@@ -153,6 +163,7 @@ class CausalResult:
         found = []
         for run in self.rule.ranges(self.layers):
             matches = [layer.match for layer in run if layer.match is not None]
+            sizes = [match.nearest for match in matches if match.nearest.fitted] or [each.nearest for each in matches]
             found.append(
                 Claim(
                     solver=matches[0].solver,
@@ -161,6 +172,8 @@ class CausalResult:
                     last=run[-1].site,
                     bandwidth=sum(match.bandwidth for match in matches) / len(matches),
                     steps_left=tuple(match.steps_left for match in matches),
+                    eta=sum(each.eta for each in sizes) / len(sizes),
+                    fitted=sizes[0].fitted,
                 )
             )
         return tuple(found)

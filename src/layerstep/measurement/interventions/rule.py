@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from layerstep.errors import require_positive
 
 if TYPE_CHECKING:
-    from layerstep.measurement.interventions.result import LayerResult, MatchResult
+    from layerstep.measurement.interventions.result import Contender, LayerResult, MatchResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,9 @@ class CausalRule:
     of a unit written lies within [1/g, g]. readable: the least R² of the state beside the inputs. shift: the most that
     noise as large as the state moves a token, in natural units. p: against states of other labels. adds, replaces: the
     gain of the prediction written at the query, at least in the functional form, at most in the dual form.
-    transition: the least share of T1 between neighbours. layers: the fewest in a row. width: the most the fitted
-    bandwidths differ.
+    transition: the least share of T1 between neighbours. layers: the fewest in a row, each with fewer steps left than
+    the one before; where a step takes several layers, some have as many. width: the most the fitted bandwidths and
+    sizes of steps differ.
     """
 
     unexplained: float = 0.002
@@ -35,7 +36,7 @@ class CausalRule:
     readable: float = 0.98
     shift: float = 5.0
     p: float = 0.05
-    adds: float = 0.7
+    adds: float = 0.9
     replaces: float = 0.8
     transition: float = 0.99
     layers: int = 2
@@ -53,11 +54,12 @@ class CausalRule:
             return f"{match.unexplained:.1%} of the response is not explained (at most {self.unexplained:.1%})"
         if not match.nearest.claimable:
             return f"it is half-way between two solvers ({match.nearest.name})"
-        if match.between is not None and match.between.ratio < self.between:
-            return f"what lies half-way to another solver leaves as little ({match.between.ratio:.2g} times)"
-        if match.rival is not None and match.rival_ratio < self.rival:
-            ratio = f"{match.rival_ratio:.2g} times as much (at least {self.rival:g})"
-            return f"{match.rival.name} leaves only {ratio}"
+        between, needed = self.closest(layer, claimable=False)
+        if between is not None and between.ratio < needed:
+            return f"what lies half-way to another solver leaves as little ({between.ratio:.2g} times)"
+        rival, needed = self.closest(layer, claimable=True)
+        if rival is not None and rival.ratio < needed:
+            return f"{rival.name} leaves only {rival.ratio:.2g} times as much (at least {needed:g})"
         if match.state_explained < self.readable:
             return f"only {match.state_explained:.0%} of the state can be read (at least {self.readable:.0%})"
         if not 1 / self.gain <= match.gain <= self.gain:
@@ -75,13 +77,26 @@ class CausalRule:
             return f"the prediction is added up, unlike the dual form (gain {layer.accumulate:.2f})"
         return ""
 
+    def closest(self, layer: LayerResult, *, claimable: bool) -> tuple[Contender | None, float]:
+        """Of the other solvers and forms, or of what lies between two, the one that refutes the match most nearly,
+        and how many times as much it must leave. One in a form that T3 excludes must not leave much less."""
+        match = layer.match
+        assert match is not None
+        excluded = {"functional"} if layer.accumulate <= self.replaces else set()
+        excluded |= {"dual"} if layer.accumulate >= self.adds else set()
+        least = self.rival if claimable else self.between
+        others = [each for each in match.ranking if each.claimable == claimable and each.name != match.nearest.name]
+        needed = {each: 1 / self.rival if each.form in excluded else least for each in others}
+        found = min(others, key=lambda each: each.ratio / needed[each], default=None)
+        return found, least if found is None else needed[found]
+
     def joins(self, before: LayerResult, after: LayerResult) -> bool:
-        """Whether two neighbours follow one solver: the same match, fewer steps left, and T1 between them."""
+        """Whether two neighbours follow one solver: the same match, no more steps left, and T1 between them."""
         a, b = before.match, after.match
-        if a is None or b is None or _name(a) != _name(b) or not a.steps_left > b.steps_left:
+        if a is None or b is None or _name(a) != _name(b) or a.steps_left < b.steps_left:
             return False
-        near = 1 / self.width <= a.bandwidth / b.bandwidth <= self.width
-        return near and (before.transition is None or before.transition >= self.transition)
+        near = all(1 / self.width <= ratio <= self.width for ratio in (a.bandwidth / b.bandwidth, _eta(a) / _eta(b)))
+        return near and before.transition is not None and before.transition >= self.transition
 
     def ranges(self, layers: Sequence[LayerResult]) -> list[list[LayerResult]]:
         """The claims: longest runs of neighbours that pass.
@@ -101,10 +116,19 @@ class CausalRule:
                 if before.match and layer.match and _name(before.match) == _name(layer.match):
                     broken |= {before.site, layer.site}
                 runs.append([layer])
-        return [run for run in runs if len(run) >= self.layers and not any(layer.site in broken for layer in run)]
+        return [run for run in runs if _steps(run) >= self.layers and not any(layer.site in broken for layer in run)]
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def _steps(run: Sequence[LayerResult]) -> int:
+    """How many numbers of steps left there are: between two halves of a step it is the same."""
+    return len({layer.match.steps_left for layer in run if layer.match is not None})
+
+
+def _eta(match: MatchResult) -> float:
+    return match.nearest.eta
 
 
 def _name(match: MatchResult) -> tuple[str, str]:

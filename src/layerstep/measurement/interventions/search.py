@@ -13,72 +13,28 @@ writer that suits it best. Everything is chosen on one set of prompts and scored
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.measurement.interventions.alignment import LEFT, Inputs, Moments
-from layerstep.measurement.interventions.candidates import BANDWIDTHS, FORMS, Candidate
+from layerstep.measurement.interventions.alignment import Inputs, Moments
+from layerstep.measurement.interventions.candidates import Candidate
+from layerstep.measurement.interventions.channels import Channels, in_channels
+from layerstep.measurement.interventions.fitting import fit_bandwidth, fit_steps, fit_with_size
+from layerstep.measurement.interventions.library import READ_STEPS, Library
 from layerstep.measurement.interventions.passes import Batch
-from layerstep.tasks import Task
 
-#: Steps t at which a candidate's state is looked for. Any that correlates with the state will do: t is not identified.
-READ_STEPS = tuple(range(1, 29))
-#: The most steps left that are looked for.
-MOST_STEPS = 48
-#: The most channels of a site, and the least influence of one, as a share of the greatest.
-CHANNELS, LEAST = 12, 1e-3
 #: As few channels are used as leave, with the best candidate, at most so many times what all of them leave.
 ENOUGH = 2.0
-#: How many numbers of steps left have their bandwidth refined.
-SEARCHED = 6
-#: How far, in log bandwidth, the best of one step more or less is looked for.
-RIDGE = 0.1
-GOLDEN = (math.sqrt(5) - 1) / 2
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Channels:
-    """Directions in which a site reaches the prediction, the most influential first.
-
-    Natural variation beside the inputs, h = root z with white z, changes the prediction by J root z. The right singular
-    vectors of J root are the channels: they do not depend on the units of the stream. answers: their responses,
-    orthonormal; influence: the singular values.
-    """
-
-    answers: Float[Tensor, "entries m"]
-    influence: Float[Tensor, "m"]
-    directions: Float[Tensor, "W m"]  # of the stream, one natural unit each
-    readers: Float[Tensor, "W m"]  # how much of each there is, of what is left beside the inputs
-
-    @staticmethod
-    def of(J: Float[Tensor, "entries W"], moments: Moments) -> Channels:
-        U, S, V = torch.linalg.svd(J @ moments.root, full_matrices=False)
-        count = min(CHANNELS, int((LEAST * S[0] < S).sum()))
-        V = V[:count].mT
-        return Channels(
-            answers=U[:, :count],
-            influence=S[:count],
-            directions=moments.root @ V,
-            readers=moments.inverse @ moments.root @ V,
-        )
-
-    def first(self, count: int) -> Channels:
-        parts = {name: getattr(self, name)[..., :count] for name in ("answers", "influence", "directions", "readers")}
-        return Channels(**parts)
-
-    def shares(self, rows: Float[Tensor, "k entries"]) -> Float[Tensor, "k m"]:
-        """The share of each row that the first 1..m channels explain, with the writer that suits it best."""
-        size = rows.square().sum(1, keepdim=True)
-        found = (rows @ self.answers).square().cumsum(1)
-        return torch.where(size > 1e-200, found / size.clamp_min(1e-300), torch.zeros_like(found))
-
-    def weights(self, row: Float[Tensor, "entries"]) -> Float[Tensor, "m"]:
-        """How much of each channel the writer has whose response is nearest to a row."""
-        return (self.answers.mT @ row) / self.influence
+#: The solver's own steps are kept where they leave at most so many times what steps of a fitted size leave.
+SIMPLER = 2.0
+#: Where the nearest solver leaves more, its size of steps is not asked about. Sizes nearer than this, in logarithms,
+#: are one; at most so many are tried on all layers.
+NEAR, ALIKE, SIZES = 0.05, 0.02, 6
+#: What is left less is rounding.
+FLOOR = 1e-9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,68 +94,91 @@ class Sums:
         return 1 - (RR - 2 * Rp + pp) / pp.clamp_min(1e-300)
 
 
-class Library:
-    """The rows of every candidate on given prompts, made once for all sites."""
-
-    def __init__(self, task: Task, mask: str, solvers: Sequence[str], fit: list[Batch], choose: list[Batch]) -> None:
-        self.task, self.mask, self.fit, self.choose = task, mask, fit, choose
-        self.bandwidths = [factor * task.v for factor in BANDWIDTHS]
-        self.names = [(solver, form) for solver in solvers for form in FORMS]
-        self.rows = {
-            (name, v): self.rows_of(self.candidate(*name, v), choose, MOST_STEPS)
-            for name in self.names
-            for v in self.bandwidths
-        }
-
-    def candidate(self, solver: str, form: str, v: float) -> Candidate:
-        return Candidate(solver=solver, form=form, mask=self.mask, v=v)
-
-    def states_of(self, candidate: Candidate, steps: Sequence[int]) -> Float[Tensor, "tokens t"]:
-        """The candidate's states after these steps, at all examples the readers are fitted on."""
-        parts = []
-        for batch in self.fit:
-            kept = candidate.iteration(batch.prefix, self.task).states(candidate.form, max(steps))
-            parts.append(kept[list(steps)].flatten(1))
-        return torch.cat(parts, dim=1).mT
-
-    def relabelled(self, candidate: Candidate, orders: list[Tensor], steps: Sequence[int]) -> Float[Tensor, "tokens k"]:
-        """The same made from the labels of other prompts: orders [draws, B] for every batch, steps fastest."""
-        parts = []
-        for batch, order in zip(self.fit, orders, strict=True):
-            iteration = candidate.iteration(batch.prefix, self.task)
-            maps = iteration.maps(candidate.form, max(steps))[list(steps)]
-            parts.append(torch.einsum("tbij,rbj->birt", maps, iteration.y[order]).flatten(2).flatten(0, 1))
-        return torch.cat(parts)
-
-    def rows_of(self, candidate: Candidate, batches: list[Batch], steps: int) -> Float[Tensor, "k entries"]:
-        """Its rows with 0..steps steps left; 0 with none left, for then no step is taken that could be recognised."""
-        iterations = [candidate.iteration(batch.prefix, self.task) for batch in batches]
-        rows = torch.cat([iteration.rows(candidate.form, steps).flatten(1) for iteration in iterations], dim=1)
-        rows[0] = 0
-        return rows
+#: By the name of a solver in one form, two matches: with its own steps, and with steps of one size on all prompts.
+Pairs = dict[str, tuple[Match, Match]]
 
 
-def best_matches(library: Library, moments: Moments, J: Float[Tensor, "entries W"]) -> list[Match]:
-    """The best match of every (solver, form) at one site, by the responses of the prompts it is chosen on."""
-    channels = Channels.of(J, moments)
-    tables = {key: channels.shares(rows) for key, rows in library.rows.items()}
+def best_matches(library: Library, channels: Channels) -> Pairs:
+    """The best matches of every solver in every form at one site, by the responses of the prompts it is chosen on."""
+    tables = {candidate: channels.shares(rows) for candidate, rows in library.rows.items()}
     left = 1 - torch.stack([table.amax(0) for table in tables.values()]).amax(0)
-    count = int((left <= ENOUGH * left[-1] + 1e-9).nonzero()[0]) + 1
+    count = int((left <= ENOUGH * left[-1] + FLOOR).nonzero()[0]) + 1
     channels = channels.first(count)
-    found = []
-    for name in library.names:
-        table = torch.stack([tables[name, v][:, count - 1] for v in library.bandwidths])
-        v, row, steps_left = _refined(library, name, channels, table)
-        found.append(
-            Match(
-                candidate=library.candidate(*name, v),
-                steps_left=steps_left,
-                channels=channels,
-                weights=channels.weights(row),
-                share=float(channels.shares(row[None])[0, -1]),
-            )
-        )
+
+    def best(name: tuple[str, str], fitted: bool) -> Match:
+        grid = library.grid(name, fitted)
+        table = torch.stack([tables[each][:, count - 1] for each in grid])
+        return _match(library, channels, *(fit_steps if fitted else fit_bandwidth)(library, grid, channels, table))
+
+    return {
+        f"{solver}, {form}": (best((solver, form), False), best((solver, form), True)) for solver, form in library.names
+    }
+
+
+def _match(library: Library, channels: Channels, candidate: Candidate, steps_left: int) -> Match:
+    row = library.row_of(candidate, steps_left)
+    return Match(
+        candidate=candidate,
+        steps_left=steps_left,
+        channels=channels,
+        weights=channels.weights(row),
+        share=float(channels.shares(row[None])[0, -1]),
+    )
+
+
+def settle(library: Library, sites: list[Pairs]) -> list[Pairs]:
+    """The same, what is chosen of each pair first. A solver that comes near somewhere gets one size of steps for all
+    layers; its own, where that leaves nearly as little.
+
+    Steps left and their size trade off: where a network follows its solver roughly, eight shorter steps may come nearer
+    than six at one site. They do not at the others.
+    """
+    found = [{name: _simplest(*pair) for name, pair in pairs.items()} for pairs in sites]
+    nearest = [max(pairs, key=lambda name, pairs=pairs: _best(pairs[name])) if pairs else "" for pairs in sites]
+    for name in dict.fromkeys(nearest):
+        where = [pairs[name] for at, pairs in zip(nearest, sites, strict=True) if at == name and pairs]
+        where = [pair for pair in where if 1 - _best(pair) < NEAR]
+        if not where:
+            continue
+        totals = {None: sum(_left(own) for own, _ in where) - len(where) * math.log(SIMPLER)}
+        for eta in _sizes(where):
+            totals[eta] = sum(_left(_with_size(library, fitted, eta)) for _, fitted in where)
+        eta = min(totals, key=totals.__getitem__)
+        for at, pairs in enumerate(sites):
+            if pairs:
+                own, fitted = pairs[name]
+                found[at][name] = (own, fitted) if eta is None else (_with_size(library, fitted, eta), own)
     return found
+
+
+def _best(pair: tuple[Match, Match]) -> float:
+    return max(match.share for match in pair)
+
+
+def _left(match: Match) -> float:
+    """log of what it leaves."""
+    return math.log(max(1 - match.share, FLOOR))
+
+
+def _simplest(own: Match, fitted: Match) -> tuple[Match, Match]:
+    return (own, fitted) if 1 - own.share <= SIMPLER * (1 - fitted.share) + FLOOR else (fitted, own)
+
+
+def _sizes(where: list[tuple[Match, Match]]) -> list[float]:
+    """Sizes found at these sites, of those with fewest steps left first: they depend on it most."""
+    found: list[float] = []
+    for _, match in sorted(where, key=lambda pair: pair[1].steps_left):
+        eta = match.candidate.eta
+        assert eta is not None
+        last = match.candidate.form == "functional" and match.steps_left == 1  # says nothing of it
+        if not last and all(abs(math.log(eta / other)) > ALIKE for other in found):
+            found.append(eta)
+    return found[:SIZES]
+
+
+def _with_size(library: Library, match: Match, eta: float) -> Match:
+    candidate, steps = fit_with_size(library, match.channels, match.candidate, match.steps_left, eta)
+    return _match(library, match.channels, candidate, steps)
 
 
 def read(library: Library, match: Match, moments: Moments, inputs: Inputs) -> Reading:
@@ -216,80 +195,12 @@ def read(library: Library, match: Match, moments: Moments, inputs: Inputs) -> Re
     )
 
 
-def in_channels(
-    quantities: Float[Tensor, "tokens k"], channels: Channels, moments: Moments, inputs: Inputs
-) -> tuple[Float[Tensor, "m k"], Float[Tensor, "k"]]:
-    """Weights of the quantities' readers on the channels, which are white, and their R² beside the inputs."""
-    s = inputs.left(quantities)
-    raw, left = quantities.square().mean(0), s.square().mean(0)
-    cross = (moments.left @ channels.readers).mT @ s / len(s)
-    return cross, torch.where(left > LEFT * raw, cross.square().sum(0) / left.clamp_min(1e-300), torch.zeros_like(left))
-
-
-def _refined(
-    library: Library, name: tuple[str, str], channels: Channels, table: Float[Tensor, "v k"]
-) -> tuple[float, Float[Tensor, "entries"], int]:
-    """The bandwidth between grid points, its row and the steps left: golden-section searches of log v.
-
-    Steps and bandwidth trade off, so that the share has a peak for every number of steps: each of the SEARCHED best is
-    looked at, and the highest peak once more.
-    """
-    grid = [math.log(v) for v in library.bandwidths]
-    likely = table.amax(0).argsort(descending=True)[:SEARCHED].tolist()
-    most = min(max(likely) + 4, MOST_STEPS)
-    kept: dict[float, Tensor] = {}
-
-    def rows(log_v: float) -> Tensor:
-        if log_v not in kept:
-            kept[log_v] = library.rows_of(library.candidate(*name, math.exp(log_v)), library.choose, most)
-        return kept[log_v]
-
-    def score(log_v: float, k: int) -> float:
-        return float(channels.shares(rows(log_v)[k : k + 1])[0, -1])
-
-    peaks = []
-    for k in likely:
-        start = int(table[:, k].argmax())
-        bounds = grid[max(start - 1, 0)], grid[min(start + 1, len(grid) - 1)]
-        log_v = _golden(lambda log_v, k=k: score(log_v, k), *bounds, rounds=7)
-        peaks.append((score(log_v, k), log_v, k, (bounds[1] - bounds[0]) * GOLDEN**6))
-    best, log_v, k, width = max(peaks)
-    log_v = _golden(lambda each: score(each, k), log_v - width, log_v + width, rounds=10)
-    best = score(log_v, k)
-    for step in (1, -1):  # along the ridge of steps and bandwidths
-        while 0 < k + step <= most:
-            near = _golden(lambda each, k=k + step: score(each, k), log_v - RIDGE, log_v + RIDGE, rounds=12)
-            if score(near, k + step) <= best:
-                break
-            best, log_v, k = score(near, k + step), near, k + step
-    return math.exp(log_v), rows(log_v)[k], k
-
-
-def _golden(score: Callable[[float], float], low: float, high: float, rounds: int) -> float:
-    """Where `score` is largest between two points, by golden-section search."""
-    seen: dict[float, float] = {}
-
-    def at(point: float) -> float:
-        seen[point] = score(point) if point not in seen else seen[point]
-        return seen[point]
-
-    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    for _ in range(rounds):
-        if at(left) >= at(right):
-            high, right = right, left
-            left = high - GOLDEN * (high - low)
-        else:
-            low, left = left, right
-            right = low + GOLDEN * (high - low)
-    return max(seen, key=seen.__getitem__)
-
-
 def sums_of(library: Library, match: Match, batches: list[Batch], responses: list[Float[Tensor, "_ _ _"]]) -> Sums:
     """Per prompt sums of a chosen match on other prompts."""
     parts = []
     for batch, response in zip(batches, responses, strict=True):
         iteration = match.candidate.iteration(batch.prefix, library.task)
-        p = iteration.rows(match.candidate.form, match.steps_left)[-1]
+        p = iteration.row(match.candidate.form, match.steps_left)
         R = response @ match.writer
         parts.append(torch.stack([(R * p).sum(1), R.square().sum(1), p.square().sum(1)]))
     Rp, RR, pp = torch.cat(parts, dim=1)

@@ -21,12 +21,16 @@ def run(
     out: Path | None = None,
     keep: bool = False,
     show: bool = False,
+    interventions: bool = False,
+    seeds: tuple[int, ...] | None = None,
+    controls: tuple[Path, ...] = (),
     task: Flat = TaskOptions(),  # noqa: B008
 ) -> Output:
     """Measure the error rates of `layerstep identify` (about an hour of a core), or print the shipped ones.
 
     --task linear measures those of linear regression (a quarter of an hour); with --d, --N, --sigma, --covariance or
     --mean those of the shipped limits on a task of your own (a few minutes).
+    --interventions measures those of writing into the layers, on networks whose layers are known (half an hour).
 
     Args:
         prompts: prompts per model.
@@ -37,6 +41,9 @@ def run(
         out: file for the record (default: the one shipped with the package; for a task of your own none).
         keep: keep the shipped threshold and run the test seeds only.
         show: print the tables of the shipped record and run nothing.
+        interventions: measure the error rates of interventions instead.
+        seeds: of the planted and untrained networks that interventions are measured on.
+        controls: directories of networks trained to run a solver or not to, as results/controls, for interventions.
         task: gp, the paper's, or linear, and what a linear task is like.
     """
     import sys
@@ -50,6 +57,16 @@ def run(
     from layerstep.measurement.calibration.tables import show as show_tables
 
     require_count(prompts=prompts, jobs=jobs)
+    if interventions:
+        if keep or any(getattr(task, f.name) is not None for f in dataclasses.fields(task)):
+            name = "keep" if keep else "task"
+            raise InputError(
+                f"--{name}: the networks that interventions are measured on have tasks and limits of their own."
+            )
+        return _interventions(jobs, on, work, out, show, seeds, controls)
+    for name, given in {"seeds": seeds, "controls": controls}.items():
+        if given:
+            raise InputError(f"--{name}: is about interventions. Say --interventions, or leave it out.")
     linear = task.kind == "linear"
     domain = "linear" if linear else "kernel"
     given = {f.name for f in dataclasses.fields(task) if getattr(task, f.name) is not None} - {"kind"}
@@ -74,3 +91,35 @@ def run(
     if place is not None:
         write_json(place, record)
     return Output(record, [show_tables(record), *([f"record: {place}"] if place else [])])
+
+
+def _interventions(
+    jobs: int,
+    on: tuple[str, ...],
+    work: Path,
+    out: Path | None,
+    show: bool,
+    seeds: tuple[int, ...] | None,
+    controls: tuple[Path, ...],
+) -> Output:
+    import sys
+
+    from layerstep.cli.sweep import engine_of
+    from layerstep.errors import require_seed
+    from layerstep.files import require_writable, write_json
+    from layerstep.measurement.calibration.causal_error_rates import TEST_SEEDS
+    from layerstep.measurement.calibration.causal_record import calibrate
+    from layerstep.measurement.calibration.causal_record import show as show_tables
+    from layerstep.measurement.calibration.record import CAUSAL_RECORD, read_causal_record
+
+    if show:
+        return Output(read_causal_record(), [show_tables(read_causal_record())])
+    for seed in seeds or ():
+        require_seed(seeds=seed)
+    place = out or CAUSAL_RECORD
+    require_writable(place)
+    engine, options = engine_of(on)
+    told = {"jobs": jobs, "work": work, "on": engine, "options": options}
+    record = calibrate(seeds or TEST_SEEDS, controls, progress=lambda line: print(line, file=sys.stderr), **told)
+    write_json(place, record)
+    return Output(record, [show_tables(record), f"record: {place}"])

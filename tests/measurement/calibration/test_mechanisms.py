@@ -31,6 +31,23 @@ def test_the_output_is_that_of_the_solver(mask, solver, form):
     torch.testing.assert_close(ours, theirs if mask == "causal" else theirs[:, -1:], rtol=1e-8, atol=1e-10)
 
 
+def test_steps_of_one_size_are_those_of_the_solver_with_that_size():
+    mechanism = Mechanism(solver="richardson-fixed", form="dual", mask="open", steps=(2, 1), v=TASK.v, size=0.6)
+    reader = mechanism.reader(TASK)
+    made = reader.predictions(reader.run(PROMPTS))
+    solver = ls.Richardson(preconditioner="none", eta=mechanism.eta(TASK))
+    torch.testing.assert_close(made, ls.solve(solver, PROMPTS, TASK, 3).values[3][:, -1:], rtol=1e-8, atol=1e-10)
+
+
+def test_two_halves_are_a_step():
+    halves = Mechanism(solver="gd", form="dual", mask="open", kind="halves", steps=(1,) * 6, v=TASK.v)
+    reader = halves.reader(TASK)
+    made = reader.predictions(reader.run(PROMPTS))
+    wanted = ls.solve(ls.GradientDescent(), PROMPTS, TASK, 3).values[3][:, -1:]
+    torch.testing.assert_close(made, wanted, rtol=1e-8, atol=1e-10)
+    assert halves.steps_left == (3, 2, 2, 1, 1, 0, 0)
+
+
 @pytest.mark.parametrize("mask", ["open", "causal"])
 def test_the_decoy_is_exact_kernel_ridge_regression_and_changes_nothing(mask):
     solver = "richardson" if mask == "open" else "causal-richardson"

@@ -13,8 +13,8 @@ PROMPTS = ls.sample(TASK, 3, seed=4)
 CASES = [(mask, solver) for mask in SOLVERS for solver in SOLVERS[mask] | BETWEEN[mask]]
 
 
-def by_hand(mask, solver, v, b):
-    """(A, P, k) of one prompt, entry by entry."""
+def by_hand(mask, solver, v, b, eta=None):
+    """(A, P, k) of one prompt, entry by entry; eta: the size of the steps, None for the solver's own."""
     x = PROMPTS.x[b].numpy()
     n, lam = TASK.N, TASK.sigma**2
     K = np.array([[np.exp(-((p - q) ** 2).sum() / (2 * v * v)) for q in x] for p in x])
@@ -22,37 +22,41 @@ def by_hand(mask, solver, v, b):
     if mask == "causal":
         K = np.array([[K[i, j] if j <= i else 0.0 for j in range(n)] for i in range(n)])
     A, sums = K + lam * np.eye(n), K.sum(1)
-    P = np.eye(n)
+    P, own = np.eye(n), 1.0
     if solver == "richardson":
-        P = np.diag(1 / sums) / max(eigvals(np.diag(1 / sums) @ A).real)
+        P = np.diag(1 / sums)
+        own = 1 / max(eigvals(P @ A).real)
     elif solver == "causal-richardson":
         P = np.diag(1 / sums)
     elif solver == "half-normalised":
-        P = np.diag(sums**-0.5) / max(eigvals(np.diag(sums**-0.5) @ A).real)
+        P = np.diag(sums**-0.5)
+        own = 1 / max(eigvals(P @ A).real)
     elif solver == "causal-half-normalised":
-        P = np.diag((sums * (1 + n / 4)) ** -0.5)
+        P, own = np.diag(sums**-0.5), (1 + n / 4) ** -0.5
     elif solver == "richardson-fixed":
-        P = np.eye(n) / max(eigvals(A).real)
+        own = 1 / max(eigvals(A).real)
     elif solver == "causal-richardson-fixed":
-        P = np.eye(n) / (1 + n / 4)
+        own = 1 / (1 + n / 4)
     elif solver == "gd":
-        P = K / max(eigvals(K @ A).real)
+        P, own = K, 1 / max(eigvals(K @ A).real)
     elif solver in ("boost", "causal-boost"):
         A, k = K / sums[:, None], k / k.sum()
-    return A, P, k
+    return A, (own if eta is None else eta) * P, k
 
 
+@pytest.mark.parametrize("eta", [None, 0.07])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("mask", "solver"), CASES)
-def test_rows_states_and_changes_are_the_matrix_powers(mask, solver, form):
+def test_rows_states_and_changes_are_the_matrix_powers(mask, solver, form, eta):
     v = 0.8
-    candidate = Candidate(solver=solver, form=form, mask=mask, v=v)
+    candidate = Candidate(solver=solver, form=form, mask=mask, v=v, eta=eta)
     iteration = candidate.iteration(PROMPTS, TASK)
     rows, states, maps = iteration.rows(form, 5), iteration.states(form, 5), iteration.maps(form, 5)
     delta = torch.linspace(-1, 1, 3 * TASK.N, dtype=torch.float64).reshape(3, TASK.N)
     changed = iteration.change(form, delta, 3)
+    torch.testing.assert_close(iteration.row(form, 4), rows[4], rtol=0, atol=0)
     for b in range(3):
-        A, P, k = by_hand(mask, solver, v, b)
+        A, P, k = by_hand(mask, solver, v, b, eta)
         y, one = PROMPTS.y[b, :-1].numpy(), np.eye(TASK.N)
         for t in range(6):
             residual = matrix_power(one - A @ P, t)

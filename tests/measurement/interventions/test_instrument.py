@@ -226,11 +226,13 @@ def test_a_rule_says_why_it_refuses():
     match, dose = layer.match, layer.dose
     nearest, *others = match.ranking
     poor = (dataclasses.replace(nearest, unexplained=0.5), *others)
-    close = (nearest, dataclasses.replace(others[0], ratio=1.1), *others[1:])
-    dual = (dataclasses.replace(nearest, form="dual"), *others)
+    same = next(each for each in others if each.claimable and each.form == match.form and each.name != nearest.name)
+    close = (nearest, dataclasses.replace(same, ratio=1.1))
+    excluded = dataclasses.replace(same, form="dual", ratio=0.9)  # T3 speaks against it, and it leaves no less
+    dual = (dataclasses.replace(nearest, form="dual"),)
     for changes, words in (
         ({"match": dataclasses.replace(match, ranking=poor)}, "50.0% of the response is not explained"),
-        ({"match": dataclasses.replace(match, ranking=close)}, f"{others[0].name} leaves only 1.1 times as much"),
+        ({"match": dataclasses.replace(match, ranking=close)}, f"{same.name} leaves only 1.1 times as much"),
         ({"match": dataclasses.replace(match, ranking=dual)}, "the prediction is added up, unlike the dual form"),
         ({"match": dataclasses.replace(match, state_explained=0.4)}, "only 40% of the state can be read"),
         ({"match": dataclasses.replace(match, gain=9.0)}, "of a unit written 9 are read"),
@@ -240,23 +242,73 @@ def test_a_rule_says_why_it_refuses():
         ({"doses": (dataclasses.replace(dose, shift=30.0),)}, "30 times as far as a natural state"),
     ):
         assert words in CausalRule().refuses(dataclasses.replace(layer, **changes))
+    tied = dataclasses.replace(layer, match=dataclasses.replace(match, ranking=(nearest, excluded)))
+    assert CausalRule().refuses(tied) == ""
+    worse = dataclasses.replace(match, ranking=(nearest, dataclasses.replace(excluded, ratio=0.4)))
+    assert "dual leaves only 0.4 times as much" in CausalRule().refuses(dataclasses.replace(layer, match=worse))
     poor_match = dataclasses.replace(layer, match=dataclasses.replace(match, ranking=poor))
     assert CausalRule(unexplained=0.9).refuses(poor_match) == ""
 
 
 def test_neighbours_that_match_a_solver_and_not_each_other_are_not_claimed():
     result = judged(POSITIVE[0])
-    first, second, third = result.layers[1], result.layers[2], result.layers[2]
+    first, second = result.layers[1], result.layers[2]
     rule = CausalRule()
     assert [len(run) for run in rule.ranges([first, second])] == [2]
-    assert rule.ranges([first, second, third]) == []  # no step between the last two
     assert rule.ranges([dataclasses.replace(first, transition=0.9), second]) == []
+    assert rule.ranges([dataclasses.replace(first, transition=None), second]) == []
+    nearest, *others = second.match.ranking
+    longer = (dataclasses.replace(nearest, eta=1.3 * nearest.eta), *others)
+    match = dataclasses.replace(second.match, ranking=longer)
+    assert rule.ranges([first, dataclasses.replace(second, match=match)]) == []  # steps of another size
+
+
+def test_between_two_halves_of_a_step_as_many_steps_are_left():
+    mechanism = Mechanism(solver="gd", form="dual", mask="open", kind="halves", steps=(1,) * 6, v=1.3, size=0.8)
+    result = judged(mechanism)
+    (claim,) = result.claims
+    assert (claim.solver, claim.form) == mechanism.truth
+    assert claim.steps_left == (2, 1, 1) == mechanism.steps_left[2:5]
+    halves = [layer for layer in result.layers if layer.match and layer.match.steps_left == 1][:2]
+    assert CausalRule().ranges(halves) == []  # one number of steps left alone
+
+
+SIZED = [
+    Mechanism(solver="richardson-fixed", form="dual", mask="open", steps=(2, 1, 2, 1), v=0.9, size=0.7),
+    Mechanism(solver="gd", form="functional", mask="open", steps=(1, 3, 1, 1), v=1.3, decoy="richardson", size=0.5),
+    Mechanism(solver="richardson", form="functional", mask="open", steps=(1, 2, 1, 1), v=1.3, size=0.5),
+    Mechanism(solver="causal-boost", form="functional", mask="causal", steps=(1, 2, 1), v=0.8, size=0.7),
+]
+
+
+@pytest.mark.parametrize("mechanism", SIZED, ids=lambda m: f"{m.solver}, {m.form}")
+def test_a_size_of_steps_that_all_prompts_share_is_found(mechanism):
+    result = judged(mechanism)
+    (claim,) = result.claims
+    assert (claim.solver, claim.form) == mechanism.truth
+    assert claim.steps_left == mechanism.steps_left[1:-1]
+    assert claim.fitted
+    assert abs(claim.eta / mechanism.eta(TASK) - 1) < 1e-4
+    assert f"step size {claim.eta:.3g} on all prompts" in str(claim)
+    assert result.claims == CausalResult.from_dict(json.loads(json.dumps(result.to_dict()))).claims
+
+
+def test_a_solver_with_its_own_steps_is_not_given_another_size():
+    (claim,) = judged(POSITIVE[1]).claims
+    assert not claim.fitted
+    assert "step size 1 / eig_max of each prompt" in str(claim)
+
+
+def test_layers_with_steps_of_different_sizes_are_not_claimed():
+    mechanism = Mechanism(solver="richardson", kind="uneven", form="dual", mask="open", steps=(1,) * 5, v=0.9)
+    assert judged(mechanism).claims == ()
 
 
 def test_what_lies_between_two_solvers_is_not_claimed_and_must_be_beaten():
     layer = judged(POSITIVE[0]).layers[1]
-    assert layer.match.between.name == "half-normalised, dual"
-    assert layer.match.rival.claimable
+    rule = CausalRule()
+    assert rule.closest(layer, claimable=False)[0].name == "half-normalised, dual"
+    assert rule.closest(layer, claimable=True)[0].claimable
     nearest, *others = layer.match.ranking
     half = dataclasses.replace(next(each for each in others if not each.claimable), unexplained=0.0)
     for ranking, words in (

@@ -1,27 +1,19 @@
-"""Error rates of the causal instrument on planted mechanisms.
+"""Error rates of the causal instrument on planted mechanisms (`layerstep calibrate --interventions`).
 
-    python -m layerstep.measurement.calibration.causal_error_rates
-
-The limits of the rule were set on one seed; this command draws other ones. Every positive is asked about twice: with
+The limits of the rule were set on one seed; others are drawn here. Every positive is asked about twice: with
 all solvers, and with its own left out, when a claim is always wrong.
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
-import json
 import math
-import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from layerstep.files import write_text
 from layerstep.measurement.calibration.mechanisms import Mechanism, near_misses, positives
 from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult, Contender
@@ -29,9 +21,9 @@ from layerstep.measurement.interventions.rule import CausalRule
 from layerstep.tasks import Task
 from layerstep.training import GPT, Model
 
-#: The seed the limits were set on, and those they are tested on.
-CALIBRATION_SEED, TEST_SEEDS = 0, (1, 2)
-COUNTS = {"positive": 42, "negative": 36, "untrained": 6}
+#: The seed the limits were set on, those they are tested on, and how many networks of each kind a seed has.
+CALIBRATION_SEED, TEST_SEEDS = 10, (11, 12)
+COUNTS = {"positive": 28, "negative": 40, "untrained": 4}
 #: Fewer prompts and shorter ones than a model of interest gets: what is recognised here is recognised there.
 FEW = {"fit": 96, "choose": 24, "score": 48, "check": 12}
 LENGTHS = (16, 24)
@@ -93,15 +85,6 @@ def assess(job: Job) -> dict[str, Any]:
     }
 
 
-def run(work: Sequence[Job], processes: int | None = None) -> list[dict[str, Any]]:
-    """All results, in order, over processes of one thread each."""
-    processes = processes or os.cpu_count() or 1
-    if processes == 1:
-        return [assess(job) for job in work]
-    with ProcessPoolExecutor(processes) as workers:
-        return list(workers.map(assess, work))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Counts:
     """Of the models of one group: how many, and of how many what was said. Steps and bandwidths: of claimed layers."""
@@ -161,28 +144,3 @@ def table(scores: dict[str, Counts]) -> str:
             f"| {name} | {c.models} | {c.right} | {c.silent} | {c.wrong} | {claimed} | {' | '.join(counted)} |"
         )
     return "\n".join(lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(TEST_SEEDS))
-    parser.add_argument("--processes", type=int, default=None)
-    parser.add_argument("--positive", type=int, default=COUNTS["positive"])
-    parser.add_argument("--negative", type=int, default=COUNTS["negative"])
-    parser.add_argument("--untrained", type=int, default=COUNTS["untrained"])
-    parser.add_argument("--fit", type=int, default=FEW["fit"], help="prompts that readers are fitted on")
-    parser.add_argument("--rows", type=Path, help="write every measurement to this file, for causal_record")
-    given = parser.parse_args(arguments)
-    counts = {"positive": given.positive, "negative": given.negative, "untrained": given.untrained}
-    prompts = FEW | {"fit": given.fit}
-    rows = []
-    for seed in given.seeds:
-        found = run(jobs(seed, counts, prompts), given.processes)
-        rows += found
-        print(f"seed {seed}\n{table(score(found, CausalRule()))}", flush=True)
-    if given.rows:
-        write_text(given.rows, "\n".join(json.dumps(row) for row in rows))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,73 +1,114 @@
-"""Writes causal_record.json: stored measurements, judged by the rule as it is now.
+"""The error rates of the interventions: `layerstep calibrate --interventions`.
 
-    python -m layerstep.measurement.calibration.causal_record --planted ROWS... --trained ROWS... [--fresh ROWS...]
-
-ROWS are what causal_error_rates and trained_controls wrote with --rows. Nothing is measured again.
+Every network is a piece of its own, kept as it is measured; a piece holds what any rule needs, and the record is made
+of them by the rule as it is now.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from layerstep.files import provenance, write_json
-from layerstep.measurement.calibration.causal_error_rates import CALIBRATION_SEED, FEW, score, table
-from layerstep.measurement.calibration.record import CAUSAL_RECORD
-from layerstep.measurement.calibration.trained_controls import DEVELOPMENT, found_in
-from layerstep.measurement.calibration.trained_controls import score as score_trained
-from layerstep.measurement.calibration.trained_controls import table as table_trained
+from layerstep.engines.pieces import compute_pieces
+from layerstep.errors import FileError
+from layerstep.files import provenance, source_digest
+from layerstep.measurement.calibration import causal_error_rates as planted
+from layerstep.measurement.calibration import trained_controls as trained
+from layerstep.measurement.calibration.trained_controls import DEVELOPMENT, Trained, found_in
 from layerstep.measurement.interventions.rule import CausalRule
 
+CODE = ("tasks", "solvers", "training", "measurement/interventions", "measurement/reading")
+#: Of a directory that the rule was developed on in part, and of others.
+DEVELOPED_ON = "controls"
 
-def rows_in(files: Sequence[Path]) -> list[dict[str, Any]]:
-    return [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines() if line]
+
+def calibrate(
+    seeds: Sequence[int] = planted.TEST_SEEDS,
+    controls: Sequence[Path] = (),
+    *,
+    counts: Mapping[str, int] | None = None,
+    jobs: int = 1,
+    work: Path = Path("calibration"),
+    progress: Callable[[str], None] = print,
+    on: Any = None,
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The record of networks that are drawn and of networks that were trained.
+
+    seeds: of planted and untrained networks, `counts` of each kind. controls: directories of trained ones.
+    work: where every network's measurement is kept as it is done; the same call does the rest.
+    """
+    number = planted.COUNTS | dict(counts or {})
+    arguments: dict[str, dict[str, Any]] = {}
+    for seed in seeds:
+        size = len(planted.jobs(seed, number, planted.FEW))
+        arguments |= {f"seed{seed}-{at:03}": {"seed": seed, "at": at, "counts": number} for at in range(size)}
+    for directory in controls:
+        known = found_in(directory)
+        if not known:
+            raise FileError(f"{directory} has no trained controls: directories with a control.json.")
+        for control, left_out in itertools.product(known, (False, True)):
+            if control.group == "positive" or not left_out:
+                name = f"{directory.name}-{control.facts['name']}{'-left-out' * left_out}"
+                arguments[name] = {"folder": str(control.folder), "left_out": left_out}
+    told = {"code": source_digest(CODE), "on": on, "jobs": jobs, "options": options, "say": progress}
+    return record_of(list(compute_pieces(piece, arguments, work / "interventions", **told).values()))
 
 
-def of_planted(rows: list[dict[str, Any]], rule: CausalRule) -> dict[str, Any]:
-    """Counts by seed, and of all seeds but the one that limits were set on."""
-    seeds = sorted({row["seed"] // 1000 for row in rows})
-    groups = {seed: score([row for row in rows if row["seed"] // 1000 == seed], rule) for seed in seeds}
-    test = [row for row in rows if row["seed"] // 1000 != CALIBRATION_SEED]
-    print(table(score(test, rule)))
-    plain = {
-        str(seed): {name: dataclasses.asdict(each) for name, each in found.items()} for seed, found in groups.items()
+def piece(argument: dict[str, Any]) -> dict[str, Any]:
+    """The measurement on one network."""
+    if "folder" in argument:
+        return trained.assess(Trained.at(Path(argument["folder"])), argument["left_out"])
+    return planted.assess(planted.jobs(argument["seed"], argument["counts"], planted.FEW)[argument["at"]])
+
+
+def record_of(rows: Sequence[dict[str, Any]], rule: CausalRule | None = None) -> dict[str, Any]:
+    """Counts of measurements by the rule: of planted networks by seed, of trained ones by what was known of them."""
+    rule = rule or CausalRule()
+    drawn, made = [row for row in rows if "folder" not in row], [row for row in rows if "folder" in row]
+    seeds = sorted({row["seed"] // 1000 for row in drawn})
+    by_seed = {str(seed): planted.score([row for row in drawn if row["seed"] // 1000 == seed], rule) for seed in seeds}
+    tested = planted.score([row for row in drawn if row["seed"] // 1000 != planted.CALIBRATION_SEED], rule)
+    folders = sorted({Path(row["folder"]).parent for row in made})
+    known = [control for folder in folders for control in found_in(folder)]
+    parts: dict[str, list[dict[str, Any]]] = {}
+    for row in made:
+        first = Path(row["folder"]).parent.name == DEVELOPED_ON
+        part = ("development" if row["name"] in DEVELOPMENT else "test") if first else Path(row["folder"]).parent.name
+        parts.setdefault(part, []).append(row)
+    return {
+        "rule": rule.to_dict(),
+        "prompts": planted.FEW,
+        "calibration_seed": planted.CALIBRATION_SEED,
+        "seeds": {seed: _plain(scores) for seed, scores in by_seed.items()},
+        "test": _plain(tested),
+        "controls": {part: trained.score(each, known, rule) for part, each in parts.items()},
+        "claims": {part: trained.said(each, known, rule) for part, each in parts.items()},
+        "provenance": provenance(),
     }
-    return {"seeds": plain, "test": {name: dataclasses.asdict(each) for name, each in score(test, rule).items()}}
 
 
-def of_trained(rows: list[dict[str, Any]], fresh: list[dict[str, Any]], rule: CausalRule) -> dict[str, Any]:
-    """Counts of the controls that the rule was developed on, of the others, and of those trained afterwards."""
-    known = [each for folder in {Path(row["folder"]).parent for row in [*rows, *fresh]} for each in found_in(folder)]
-    parts = {
-        "development": [row for row in rows if row["name"] in DEVELOPMENT],
-        "test": [row for row in rows if row["name"] not in DEVELOPMENT],
-        "fresh": fresh,
-    }
-    found = {}
-    for part, chosen in parts.items():
-        if chosen:
-            print(f"\n{part}\n{table_trained(chosen, known, rule)}")
-            found[part] = score_trained(chosen, known, rule)
-    return found
+def _plain(scores: Mapping[str, planted.Counts]) -> dict[str, Any]:
+    return {name: dataclasses.asdict(each) for name, each in scores.items()}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--planted", type=Path, nargs="+", required=True)
-    parser.add_argument("--trained", type=Path, nargs="+", required=True)
-    parser.add_argument("--fresh", type=Path, nargs="*", default=[], help="of controls trained later, elsewhere")
-    parser.add_argument("--out", type=Path, default=CAUSAL_RECORD)
-    given = parser.parse_args(arguments)
-    rule = CausalRule()
-    record = {"rule": rule.to_dict(), "prompts": FEW, "calibration_seed": CALIBRATION_SEED}
-    record |= of_planted(rows_in(given.planted), rule)
-    record["controls"] = of_trained(rows_in(given.trained), rows_in(given.fresh), rule)
-    write_json(given.out, record | {"provenance": provenance()})
-
-
-if __name__ == "__main__":
-    main()
+def show(record: dict[str, Any]) -> str:
+    """The record as the tables of the documentation."""
+    counts = {name: planted.Counts(**each) for name, each in record["test"].items()}
+    lines = [planted.table({name: each for name, each in counts.items() if "," in name})]
+    lines += [
+        "",
+        "| trained controls | models | right | no claim | wrong | steps left right |",
+        "|---|---|---|---|---|---|",
+    ]
+    for part, groups in record["controls"].items():
+        for name, each in groups.items():
+            steps = f"{each['steps_right']}/{each['layers']}" if each["right"] else ""
+            cells = [f"{part}: {name}", each["models"], each["right"], each["silent"], each["wrong"], steps]
+            lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines += ["", "| control | group | claim | verdict |", "|---|---|---|---|"]
+    lines += [f"| {' | '.join(row)} |" for rows in record["claims"].values() for row in rows]
+    return "\n".join(lines)

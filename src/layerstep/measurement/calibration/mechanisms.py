@@ -45,7 +45,7 @@ POSITIVE = {
     "causal": ("causal-richardson", "causal-richardson-fixed", "causal-boost"),
 }
 FORMS = ("functional", "dual")
-#: Prompts that the average size of a solver's own steps is taken from.
+#: Prompts that the size of a solver's own steps and states is measured on.
 SIZED_ON = 64
 
 
@@ -60,7 +60,7 @@ class Mechanism:
     layer, the output is exact KRR or a kernel average made of the inputs anew).
     steps: how many steps each layer takes. size: steps of one size on all prompts, so many times what the solver's own
     are on average; None: the solver's own. v: the bandwidth of its kernel. decoy: "exact" or a solver's name.
-    leak: how much of a distractor each reading of the state picks up.
+    leak: how much of a distractor each reading of the state picks up, in units of the state half-way.
     """
 
     solver: str
@@ -106,13 +106,25 @@ class Mechanism:
             return "decoy"
         return "random" if self.solver == "random-attention" else "near miss"
 
-    def eta(self, task: Task) -> float | None:
-        """The size of the steps on all prompts, None for the solver's own."""
+    def eta(self, task: Task, solver: str = "") -> float | None:
+        """The size of the steps on all prompts, None for the solver's own; or of the steps of `other`."""
         if self.size is None:
             return None
+        return self.size * typical_size(solver or self.solver, self._examples(task), self.v)
+
+    def state_rms(self, task: Task) -> float:
+        """Of its state half-way."""
+        context = self._examples(task)
+        rules = rules_of(self.solver, context, self.v, self.eta(task))
+        start = context.y if self.form == "functional" else torch.zeros_like(context.y)
+        f = context.xq.new_zeros(context.xq.shape[:2])
+        state, _ = iterate(rules, context.y, self.form, start, f, 1 + sum(self.steps) // 2)
+        return float(state.square().mean().sqrt())
+
+    def _examples(self, task: Task) -> Context:
         prompts = sample(task, SIZED_ON, self.seed, 2)
         x, one = prompts.x.double(), torch.ones(task.N, task.N, dtype=torch.float64)
-        context = Context(
+        return Context(
             x=x[:, :-1],
             xq=x[:, -1:],
             y=prompts.y.double()[:, :-1],
@@ -121,7 +133,6 @@ class Mechanism:
             kernel=task.kernel,
             lam=task.lam,
         )
-        return self.size * typical_size(self.solver, context, self.v)
 
     def network(self, task: Task) -> PlantedNetwork:
         return PlantedNetwork(self, task)
@@ -145,10 +156,12 @@ class PlantedNetwork(nn.Module):
         generator = torch.Generator().manual_seed(mechanism.seed)
         self.frame = Frame(task.d, mechanism.distractors, mechanism.width, generator)
         self.embedding = Embedding(self.frame, mechanism.form)
-        eta = mechanism.eta(task)
+        solvers = {mechanism.solver, mechanism.other} & set(RULES)
+        eta = {solver: mechanism.eta(task, solver) for solver in solvers}
+        leak = mechanism.leak and mechanism.leak * mechanism.state_rms(task)
         starts = np.cumsum((0, *mechanism.steps))[:-1]
         layers = (
-            PlantedLayer(mechanism, task, eta, self.frame, index, int(start), generator)
+            PlantedLayer(mechanism, task, eta, leak, self.frame, index, int(start), generator)
             for index, start in enumerate(starts)
         )
         self.layers = nn.ModuleList(layers)
@@ -172,14 +185,15 @@ class PlantedLayer(nn.Module):
         self,
         mechanism: Mechanism,
         task: Task,
-        eta: float | None,
+        eta: dict[str, float | None],
+        leak: float,
         frame: Frame,
         index: int,
         start: int,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.mechanism, self.task, self.eta, self.frame = mechanism, task, eta, frame
+        self.mechanism, self.task, self.eta, self.leak, self.frame = mechanism, task, eta, leak, frame
         self.index, self.start, self.count = index, start, mechanism.steps[index]
         shape = (task.d + 1, mechanism.distractors)
         self.register_buffer("mixing", torch.randn(shape, dtype=torch.float64, generator=generator))
@@ -191,8 +205,8 @@ class PlantedLayer(nn.Module):
         context = self._context(he, hq)
         read = self.frame.read
         state, second, f = read(he, "state"), read(he, "second"), read(hq, "f")
-        if self.mechanism.leak:
-            state = state + self.mechanism.leak * read(he, "distractors")[..., 0]
+        if self.leak:
+            state = state + self.leak * read(he, "distractors")[..., 0]
         changes = self._step(context, state, second, f)
         own = torch.cat([read(he, "x"), read(he, "y")[..., None]], -1)
         own_q = torch.cat([read(hq, "x"), torch.zeros_like(read(hq, "f"))[..., None]], -1)
@@ -227,7 +241,7 @@ class PlantedLayer(nn.Module):
         spec = self.mechanism
         v = spec.v * (0.75 if self.index % 2 else 1.35) if spec.kind == "drifting" else spec.v
         name = spec.other if spec.kind == "alternating" and self.index % 2 else spec.solver
-        rules = rules_of(name, context, v, self.eta)
+        rules = rules_of(name, context, v, self.eta[name])
         if spec.kind == "uneven":
             rules = rules[0], (0.6 if self.index % 2 else 1.3) * rules[1], rules[2]
         changes = self._decoy(context)

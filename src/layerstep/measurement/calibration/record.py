@@ -20,14 +20,14 @@ def read_record(domain: str = "kernel") -> dict[str, Any]:
 
 @cache
 def read_causal_record() -> dict[str, Any]:
-    """What `causal_error_rates` wrote: the rule of the interventions, its counts by group and seed, the controls."""
+    """What `layerstep calibrate --interventions` wrote: the rule, its counts by group and seed, trained controls."""
     return json.loads(CAUSAL_RECORD.read_text(encoding="utf-8"))
 
 
 def trained_positives() -> tuple[int, int] | None:
     """(recognised, of) networks trained to run a solver the interventions try, none of which the rule was made on."""
     parts = read_causal_record().get("controls", {})
-    found = [parts[part]["positive"] for part in ("test", "fresh") if "positive" in parts.get(part, {})]
+    found = [each["positive"] for part, each in parts.items() if part != "development" and "positive" in each]
     return (sum(c["right"] for c in found), sum(c["models"] for c in found)) if found else None
 
 
@@ -35,6 +35,7 @@ def causal_false_claims() -> tuple[int, int] | None:
     """(claims, of) networks that run none of the solvers tried, planted ones of the test seeds and trained ones that no
     limit was set on; None where not measured."""
     record = read_causal_record()
-    parts = [record.get("test", {}), *(record.get("controls", {}).get(part, {}) for part in ("test", "fresh"))]
+    later = [each for part, each in record.get("controls", {}).items() if part != "development"]
+    parts = [record.get("test", {}), *later]
     found = [c for groups in parts for name, c in groups.items() if "," not in name and name != "positive"]
     return (sum(c["wrong"] for c in found), sum(c["models"] for c in found)) if found else None

@@ -1,14 +1,10 @@
 """What the causal instrument says of networks that were trained to run a solver, or not to.
 
-    python -m layerstep.measurement.calibration.trained_controls results/controls [--only development | test]
-
 Each positive is asked about twice: with all solvers, and with its own left out, when a claim is always wrong.
 """
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import json
 import math
 from collections import Counter
@@ -19,7 +15,6 @@ from typing import Any
 
 import torch
 
-from layerstep.files import write_text
 from layerstep.measurement.interventions.candidates import SOLVERS
 from layerstep.measurement.interventions.instrument import intervene
 from layerstep.measurement.interventions.result import CausalResult, Claim
@@ -48,6 +43,10 @@ class Trained:
 
     folder: Path
     facts: dict[str, Any]
+
+    @staticmethod
+    def at(folder: Path) -> Trained:
+        return Trained(folder=folder, facts=json.loads((folder / "control.json").read_text(encoding="utf-8")))
 
     @property
     def mechanism(self) -> dict[str, Any]:
@@ -82,8 +81,7 @@ class Trained:
 
 
 def found_in(directory: Path) -> list[Trained]:
-    files = sorted(directory.glob("*/control.json"))
-    return [Trained(folder=file.parent, facts=json.loads(file.read_text(encoding="utf-8"))) for file in files]
+    return [Trained.at(file.parent) for file in sorted(directory.glob("*/control.json"))]
 
 
 def assess(control: Trained, left_out: bool = False, prompts: dict[str, int] | None = None) -> dict[str, Any]:
@@ -128,39 +126,12 @@ def score(rows: Iterable[dict[str, Any]], controls: Sequence[Trained], rule: Cau
     return {group: dict(counts) for group, counts in sorted(found.items())}
 
 
-def table(rows: Iterable[dict[str, Any]], controls: Sequence[Trained], rule: CausalRule) -> str:
-    """A line per network: what is claimed, or what speaks against its best site."""
+def said(rows: Iterable[dict[str, Any]], controls: Sequence[Trained], rule: CausalRule) -> list[list[str]]:
+    """Of every network its name, its group, what is claimed of it, and the verdict."""
     by_folder = {str(control.folder): control for control in controls}
-    lines = ["| control | group | claim | verdict |", "|---|---|---|---|"]
+    lines = []
     for row in rows:
         judged = judge(row, by_folder[row["folder"]], rule)
-        result = CausalResult.from_dict(row["result"], rule)
-        said = "; ".join(map(str, result.claims)) or "none"
-        lines.append(f"| {row['name']} | {judged['group']} | {said} | {judged['verdict']} |")
-    return "\n".join(lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--only", choices=["development", "test"], help="one part of the shipped controls")
-    parser.add_argument("--rows", type=Path, help="write every measurement to this file")
-    given = parser.parse_args(arguments)
-    controls = found_in(given.directory)
-    if given.only:
-        wanted = given.only == "development"
-        controls = [each for each in controls if (each.facts["name"] in DEVELOPMENT) == wanted]
-    rows = []
-    for control in controls:
-        for left_out in (False, True) if control.group == "positive" else (False,):
-            rows.append(assess(control, left_out))
-            print(table(rows[-1:], controls, CausalRule()).splitlines()[-1], flush=True)
-    print(
-        json.dumps({"rule": dataclasses.asdict(CausalRule()), "counts": score(rows, controls, CausalRule())}, indent=1)
-    )
-    if given.rows:
-        write_text(given.rows, "\n".join(json.dumps(row) for row in rows))
-
-
-if __name__ == "__main__":
-    main()
+        claims = CausalResult.from_dict(row["result"], rule).claims
+        lines.append([row["name"], judged["group"], "; ".join(map(str, claims)) or "none", judged["verdict"]])
+    return lines

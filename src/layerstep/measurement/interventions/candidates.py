@@ -77,38 +77,28 @@ class Iteration:
 
     def row(self, form: str, steps: int) -> Float[Tensor, "B n"]:
         """The prediction's response to a change of the state, `steps` steps before the end."""
-        if form == "dual":
-            row = self.k
-            for _ in range(steps):
-                row = row - _row(_row(row, self.P), self.A)
-            return row
-        term, total = _row(self.k, self.P), torch.zeros_like(self.k)
-        for _ in range(steps):
-            total, term = total + term, term - _row(_row(term, self.A), self.P)
-        return total
+        return self._rows(form, steps)[-1]
 
     def rows(self, form: str, steps: int) -> Float[Tensor, "k B n"]:
         """The same, 0..steps steps before the end."""
-        rows = []
-        if form == "functional":
-            term, total, AP = _row(self.k, self.P), torch.zeros_like(self.k), self.A @ self.P
-            for _ in range(steps + 1):
-                rows.append(total)
-                total, term = total + term, term - _row(term, AP)
+        return torch.stack(self._rows(form, steps))
+
+    def _rows(self, form: str, steps: int) -> list[Float[Tensor, "B n"]]:
+        row = self.k.unsqueeze(-2)  # times a matrix as a batch of products: thousands of these are made
+        if form == "dual":
+            PA, found = self.P @ self.A, [row]
+            for _ in range(steps):
+                found.append(torch.baddbmm(found[-1], found[-1], PA, alpha=-1))
         else:
-            row, PA = self.k, self.P @ self.A
-            for _ in range(steps + 1):
-                rows.append(row)
-                row = row - _row(row, PA)
-        return torch.stack(rows)
+            term, AP, found = row @ self.P, self.A @ self.P, [torch.zeros_like(row)]
+            for _ in range(steps):
+                found.append(found[-1] + term)
+                term = torch.baddbmm(term, term, AP, alpha=-1)
+        return [each.squeeze(-2) for each in found]
 
 
 def _times(matrix: Tensor, vector: Tensor) -> Tensor:
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
-
-
-def _row(vector: Tensor, matrix: Tensor) -> Tensor:
-    return (vector.unsqueeze(-2) @ matrix).squeeze(-2)
 
 
 #: (A, P, k) from K [B, n, n], the query's k [B, n] and lam; P up to the size of the steps.

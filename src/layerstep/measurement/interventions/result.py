@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,8 +29,8 @@ class Contender:
     steps_left: int
     unexplained: float
     ratio: float
-    eta: float
-    fitted: bool
+    eta: float = 1.0
+    fitted: bool = False
 
     @property
     def name(self) -> str:
@@ -80,21 +79,6 @@ class MatchResult:
     def unexplained(self) -> float:
         return self.nearest.unexplained
 
-    @property
-    def rival(self) -> Contender | None:
-        """The other solver, or the same in the other form, with the smallest ratio."""
-        others = (each for each in self.ranking if each.claimable and each.name != self.nearest.name)
-        return min(others, key=lambda each: each.ratio, default=None)
-
-    @property
-    def between(self) -> Contender | None:
-        """The nearest of what lies half-way between two solvers, and may not be claimed."""
-        return min((each for each in self.ranking if not each.claimable), key=lambda each: each.ratio, default=None)
-
-    @property
-    def rival_ratio(self) -> float:
-        return math.inf if self.rival is None else self.rival.ratio
-
 
 @dataclass(frozen=True, kw_only=True)
 class LayerResult:
@@ -125,6 +109,7 @@ class Claim:
     """Sites `first` to `last` hold the state of `solver` in `form`, with so many steps left after each.
 
     eta: the size of the steps, on average; fitted: whether it is one number for all prompts, and not the solver's own.
+    p_value: of the layer whose state is read worst beside those of other labels.
     """
 
     solver: str
@@ -135,6 +120,7 @@ class Claim:
     steps_left: tuple[int, ...]
     eta: float
     fitted: bool
+    p_value: float
 
     def __str__(self) -> str:
         left = ", ".join(map(str, self.steps_left))
@@ -174,6 +160,7 @@ class CausalResult:
                     steps_left=tuple(match.steps_left for match in matches),
                     eta=sum(each.eta for each in sizes) / len(sizes),
                     fitted=sizes[0].fitted,
+                    p_value=max(layer.p_value or 0.0 for layer in run),
                 )
             )
         return tuple(found)

@@ -22,7 +22,7 @@ from torch import Tensor
 from layerstep.measurement.interventions.alignment import Inputs, Moments
 from layerstep.measurement.interventions.candidates import Candidate
 from layerstep.measurement.interventions.channels import Channels, in_channels
-from layerstep.measurement.interventions.fitting import fit_bandwidth, fit_steps, fit_with_size
+from layerstep.measurement.interventions.fitting import fit, fit_with_size
 from layerstep.measurement.interventions.library import READ_STEPS, Library
 from layerstep.measurement.interventions.passes import Batch
 
@@ -84,15 +84,6 @@ class Sums:
         Rp, RR, pp = self.weighted(weights)
         return (Rp * Rp.abs() / (RR * pp).clamp_min(1e-300)).clamp(-1, 1)
 
-    def gain(self, weights: Float[Tensor, "*R B"]) -> Tensor:
-        Rp, _, pp = self.weighted(weights)
-        return Rp / pp.clamp_min(1e-300)
-
-    def unit_gain_share(self, weights: Float[Tensor, "*R B"]) -> Tensor:
-        """1 - sum (R - p)² / sum p²: the share explained when the gain must be 1."""
-        Rp, RR, pp = self.weighted(weights)
-        return 1 - (RR - 2 * Rp + pp) / pp.clamp_min(1e-300)
-
 
 #: By the name of a solver in one form, two matches: with its own steps, and with steps of one size on all prompts.
 Pairs = dict[str, tuple[Match, Match]]
@@ -108,7 +99,7 @@ def best_matches(library: Library, channels: Channels) -> Pairs:
     def best(name: tuple[str, str], fitted: bool) -> Match:
         grid = library.grid(name, fitted)
         table = torch.stack([tables[each][:, count - 1] for each in grid])
-        return _match(library, channels, *(fit_steps if fitted else fit_bandwidth)(library, grid, channels, table))
+        return _match(library, channels, *fit(library, grid, channels, table))
 
     return {
         f"{solver}, {form}": (best((solver, form), False), best((solver, form), True)) for solver, form in library.names

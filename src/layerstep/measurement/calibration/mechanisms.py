@@ -145,7 +145,7 @@ class Mechanism:
         return Hooked(model=network, inputs=tokens, modules=modules, mask=self.mask)  # type: ignore[arg-type]
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
 class PlantedNetwork(nn.Module):

@@ -324,3 +324,9 @@ def test_a_verdict_says_on_how_many_prompts_its_probes_were_fitted(tmp_path, cap
     assert main(["probe", str(tmp_path), "--prompts", "1024"]) == 0
     assert main(["identify", str(tmp_path), "--prompts", "64"]) == 0
     assert f"probes: {tmp_path / 'probes.safetensors'}, fitted on 1,024 prompts" in capsys.readouterr().out
+
+
+def test_help_fills_its_lines_wherever_docstrings_break_theirs(capsys):
+    assert main(["sweep", "--help"]) == 0
+    lines = [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
+    assert any("list, which layerstep reproduce names, as they" in line for line in lines)

@@ -65,7 +65,7 @@ def command_line(asked: str = "") -> App:
         version=__version__,
         version_flags=["--version", "-V"],
         default_parameter=common,
-        help_format="plaintext",
+        help_format="markdown",
     )
     for place, (verb, what) in enumerate(VERBS.items()):  # the verb's own docstring says more, but has to be imported
         help_line = None if verb == asked else what

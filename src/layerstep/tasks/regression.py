@@ -78,7 +78,7 @@ class LinearRegression(KernelTask):
         wanted = "without variances below 0" if C.ndim == 0 or isinstance(found[0], float) else "positive semi-definite"
         require(least >= -lost, "covariance", f"{least:.3g} as its least eigenvalue", wanted)
         spread = float(C.max()) > 0
-        require(spread, "covariance", 0, "above 0 in one direction or more", "All inputs are one point else.")
+        require(spread, "covariance", 0, "above 0 in one direction or more", "Otherwise all inputs are one point.")
         return found
 
     def _sparsity(self) -> int | None:

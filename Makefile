@@ -16,7 +16,7 @@ numbers: $(READY)
 
 # Writes into the layers of every model whose weights are here, and keeps what comes out in results/interventions.
 interventions: $(READY)
-	$(BIN)/layerstep reproduce --interventions outdated
+	$(BIN)/layerstep reproduce --measure outdated
 
 # A file's tests stay together: they share what is costly to prepare.
 test: lint

@@ -338,3 +338,19 @@ def test_the_page_keeps_every_label_of_a_figure(report, tmp_path):
 
 def test_a_title_is_escaped_in_a_figure():
     assert 'aria-label="a &lt; &#34;b&#34;"' in document.inline_svg('<svg width="1" height="2"></svg>', 'a < "b"')
+
+
+@pytest.mark.parametrize(("measure", "again"), [("missing", False), ("outdated", True)])
+def test_what_is_asked_for_is_measured_before_the_report(measure, again, monkeypatch, tmp_path):
+    calls: list[tuple] = []
+    for name in ("measure_interventions", "measure_linear_models"):
+        monkeypatch.setattr(module, name, lambda say, name=name, **options: calls.append((name, options)))
+    empty = {"comparisons": [], "claims": [], "made": [], "found": [], "failed": {}, "runs": [], "times": {}}
+    done = module.Report(page=tmp_path, **empty, seconds=0.0)
+    monkeypatch.setattr(module, "_reproduce", lambda *of: calls.append(("report", {})) or done)
+    reproduce(tmp_path / "out", measure=measure)
+    expected = [("measure_interventions", {"again": again}), ("measure_linear_models", {"again": again})]
+    assert calls == [*expected, ("report", {})]
+    calls.clear()
+    reproduce(tmp_path / "out")
+    assert calls == [("report", {})]

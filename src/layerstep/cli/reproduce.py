@@ -16,7 +16,7 @@ def run(
     models: Path | None = None,
     probe: bool = False,
     recompute: bool = False,
-    interventions: Literal["kept", "missing", "outdated"] = "kept",
+    measure: Literal["kept", "missing", "outdated"] = "kept",
     on: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
 ) -> Output:
     """Build the report: the paper's figures and numbers, and ours beside them.
@@ -26,8 +26,8 @@ def run(
         models: directory of the trained models (default: results/models of this clone or of this directory).
         probe: fit probes of models that have weights and no predictions, even without a GPU (slow).
         recompute: compute every number here instead of taking those shipped beside the trained models (minutes).
-        interventions: missing: write into models with weights where results/interventions has nothing of them, about a
-            minute each; outdated: and where other code measured it.
+        measure: missing: write into models with weights where results/interventions has nothing of them, and measure
+            those of results/linear, about a minute each; outdated: and where other code measured it.
         on: slurm or ray for the verdicts, one unit per setting, with the engine's own options; `out` must then be on a
             disk that all machines share.
     """
@@ -38,6 +38,6 @@ def run(
     with showing(None, "looking at what exists") as show:
         say = lambda name: show(words=f"making: {name}")  # noqa: E731
         engine, options = engine_of(on)
-        told = {"probe": probe, "recompute": recompute, "interventions": interventions}
+        told = {"probe": probe, "recompute": recompute, "measure": measure}
         report = reproduce(out, models=models, on=engine, options=options, progress=say, **told)
     return Output(report.to_dict(), report.lines())

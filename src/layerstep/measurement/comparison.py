@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from layerstep.errors import as_float, as_path, quoted, require, require_choice, require_kind
@@ -49,8 +49,8 @@ class Comparison:
         won = layers_won(self.matches, first=self.layers[0])
         found = []
         for name, each in self.matches.items():
-            inside = (each.layers >= self.layers[0]) & (each.layers <= self.layers[1])
-            slope, r2 = _line(each.layers[inside], each.best_step.mean(0)[inside])
+            inside = self._inside(each)
+            slope, r2 = self.line(name)
             weights = self.weights.get(name)
             found.append(
                 {
@@ -64,6 +64,14 @@ class Comparison:
                 }
             )
         return sorted(found, key=lambda row: -row["sime"])
+
+    def line(self, solver: str) -> tuple[float, float]:
+        """(slope, R²) of the line through the mean best steps of one solver."""
+        found = self.matches[solver]
+        return _line(found.layers[self._inside(found)], found.best_step.mean(0)[self._inside(found)])
+
+    def _inside(self, found: Match) -> Bool[Tensor, "L"]:
+        return (found.layers >= self.layers[0]) & (found.layers <= self.layers[1])
 
     def __str__(self) -> str:
         first, last = self.layers

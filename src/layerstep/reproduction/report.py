@@ -24,6 +24,8 @@ from layerstep.reproduction.numbers import (
     Store,
     collect,
     make_verdicts,
+    measure_interventions,
+    measure_linear_models,
     model_verdicts,
     to_json,
 )
@@ -198,7 +200,7 @@ def reproduce(
     models: str | Path | None = None,
     probe: bool = False,
     recompute: bool = False,
-    interventions: Literal["kept", "missing", "outdated"] = "kept",
+    measure: Literal["kept", "missing", "outdated"] = "kept",
     on: Any = None,
     options: dict[str, Any] | None = None,
     progress: Say = lambda name: None,
@@ -207,22 +209,23 @@ def reproduce(
 
     What cannot be made or read is named on the page with the reason; the rest still builds. models: the directory of
     the trained models, results/models of the clone unless given. probe: read models that have weights and no
-    predictions, even without a GPU. recompute: take no number from those shipped beside the models. interventions:
-    "missing" writes into the models with weights that results/interventions does not have, about a minute each;
-    "outdated" also into those that other code measured. on: an engine that the verdicts are made on, with its options,
-    as in `sweep`.
+    predictions, even without a GPU. recompute: take no number from those shipped beside the models. measure: "missing"
+    writes into the models with weights that results/interventions does not have, and measures those of results/linear,
+    about a minute each; "outdated" also what other code measured. on: an engine that the verdicts are made on, with its
+    options, as in `sweep`.
     """
     folder = as_path("out", out, "It is the directory of the report.")
     require_callable("progress", progress, "a function of a sentence")
-    require_choice("interventions", interventions, ("kept", "missing", "outdated"))
+    require_choice("measure", measure, ("kept", "missing", "outdated"))
     place = None if models is None else as_path("models", models, "It is the directory of the trained models.")
     if place is not None and not place.is_dir():
         raise FileError(f"models = {str(place)!r} is not a directory. Give the one that has a directory per model.")
     require_engine(on, options or {})
     require_writable(folder / "index.html")  # before the work, not after it
     with models_in(place):
-        if interventions != "kept":
-            measure_interventions(progress, again=interventions == "outdated")
+        if measure != "kept":
+            measure_interventions(progress, again=measure == "outdated")
+            measure_linear_models(progress, again=measure == "outdated")
         return _reproduce(folder, probe, recompute, on, options or {}, progress)
 
 

@@ -4,7 +4,7 @@ from layerstep.reproduction.numbers.collection import Numbers, collect
 from layerstep.reproduction.numbers.constructed import MEASURED, Schemes, Walk
 from layerstep.reproduction.numbers.impulse import Impulse
 from layerstep.reproduction.numbers.interventions import Reading, WrittenInto, measure_interventions
-from layerstep.reproduction.numbers.linear_models import LinearModel
+from layerstep.reproduction.numbers.linear_models import LinearModel, measure_linear_models
 from layerstep.reproduction.numbers.model import (
     CUT,
     SOLVER_LABELS,
@@ -37,9 +37,9 @@ from layerstep.reproduction.settings import (
 __all__ = [
     "Alignment", "BOOTSTRAP_SEED", "calibrated_rule", "code_identity", "collect", "Conditioning", "CONTROLS", "CUT",
     "DEEP", "DISTRIBUTIONS", "EVALUATION_SEED", "EVALUATION_SEQUENCES", "Impulse", "LinearModel", "make_verdicts",
-    "measure_interventions", "MEASURED", "model_verdicts", "ModelNoise", "ModelNumbers", "Models", "ModelVerdict",
-    "NOISE_SEQUENCES", "Numbers", "OpenMask", "PlantedPath", "Precision", "r2_text", "Ratio", "read_result",
-    "Reading", "RidgeNoise", "Schemes", "SEEDS", "SETTINGS", "SIGMA_TEST", "SOLVER_LABELS", "SolverCurve",
-    "SolverCurves", "SolverMatch", "SPHERE", "Store", "TABLE_SEQUENCES", "TITLES", "to_json", "twin", "VERDICT_SEED",
-    "Verdicts", "Walk", "write_result", "WrittenInto",
+    "measure_interventions", "measure_linear_models", "MEASURED", "model_verdicts", "ModelNoise", "ModelNumbers",
+    "Models", "ModelVerdict", "NOISE_SEQUENCES", "Numbers", "OpenMask", "PlantedPath", "Precision", "r2_text",
+    "Ratio", "read_result", "Reading", "RidgeNoise", "Schemes", "SEEDS", "SETTINGS", "SIGMA_TEST", "SOLVER_LABELS",
+    "SolverCurve", "SolverCurves", "SolverMatch", "SPHERE", "Store", "TABLE_SEQUENCES", "TITLES", "to_json", "twin",
+    "VERDICT_SEED", "Verdicts", "Walk", "write_result", "WrittenInto",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """What came out when the layers of every model with weights were written into: kept in results/interventions.
 
-A measurement (`layerstep reproduce --interventions`, about a minute per network) holds what any rule needs; the claim
+A measurement (`layerstep reproduce --measure missing`, about a minute per network) holds what any rule needs; the claim
 is made when it is read, by the rule of today.
 """
 

@@ -1,39 +1,36 @@
 """Models trained here on in-context linear regression: errors, the field's metric, and our verdict.
 
-    python -m layerstep.reproduction.numbers.linear_models [NAME ...]
-
-measures those of results/linear whose weights are here and keeps what it finds beside them, in measured.json; a
-minute each. A report reads these files and never measures. --again: also what was measured before. Interventions are
-not among them: their candidates are iterations on kernels without negative values.
+`layerstep reproduce --measure missing` measures those of results/linear whose weights are here, about a minute each,
+and keeps what it finds beside them, in measured.json. Interventions are not among them: their candidates are
+iterations on kernels without negative values.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from layerstep.errors import FileError
 from layerstep.files import digest, read_json
-from layerstep.folders.layout import CONFIG, EVALUATION
+from layerstep.folders.layout import EVALUATION
 from layerstep.measurement import identify
-from layerstep.measurement.comparison import compare
 from layerstep.measurement.identification.families import Family, log_steps
 from layerstep.measurement.identification.linear_tasks import linear_families
 from layerstep.measurement.reading.probes import probe
 from layerstep.reproduction.numbers.interventions import Reading
-from layerstep.reproduction.numbers.planted_paths import COMPARED, LINE
-from layerstep.reproduction.numbers.store import from_json, to_json, write_result
+from layerstep.reproduction.numbers.planted_paths import field_metric
+from layerstep.reproduction.numbers.store import code_identity, from_json, read_result, to_json, write_result
 from layerstep.reproduction.runs import results_folder
 from layerstep.solvers import DiscreteMMSE
 from layerstep.tasks import LinearRegression, sample
 from layerstep.training import GPT
 from layerstep.training.directory import Trained
+from layerstep.training.evaluation import Evaluation
 
 PROMPTS, FIT, SEED = 256, 2048, 0
 MEASURED = "measured.json"
@@ -80,10 +77,10 @@ def linear_models() -> dict[str, LinearModel]:
     """What was measured, by name; what cannot be read is left out."""
     found = {}
     for file in sorted(home().glob(f"*/{MEASURED}")) if home().is_dir() else []:
-        with contextlib.suppress(FileError, KeyError, TypeError):
+        with contextlib.suppress(FileError, TypeError):
             kept = read_json(file)
-            if kept["digest"] == digest(kept["data"]):
-                found[file.parent.name] = from_json(LinearModel, kept["data"])
+            if isinstance(kept, dict) and kept.get("digest") == digest(kept.get("data")):
+                found[file.parent.name] = from_json(LinearModel, kept.get("data"))
     return found
 
 
@@ -92,28 +89,26 @@ def measure(place: Path) -> LinearModel:
     gpt = GPT.from_pretrained(place)
     task = Trained.read(place).run.task
     assert isinstance(task, LinearRegression)
-    errors = read_json(place / EVALUATION)["evaluation"]
+    errors = Evaluation.from_dict(read_json(place / EVALUATION)["evaluation"])
     prompts = sample(task, PROMPTS, SEED)
     probes = probe(gpt, task, prompts=FIT, seed=SEED)
     path = probes.path(prompts)
     asked = task if task.pool is None else LinearRegression(d=task.d, N=task.N, sigma=task.sigma)
     verdict = identify(path, prompts, asked, families=_families(task), model_fn=probes.path, seed=SEED)
-    compared = compare(path, prompts, asked, COMPARED, layers=LINE)
-    newton, gd = (compared.matches[name].sime[1:].amax(1) for name in ("newton", "gd"))  # without the embedding
-    line = next(row for row in compared.rows if row["solver"] == "newton")
+    metric = field_metric(path, prompts, asked, first=1)  # without the embedding
     return LinearModel(
         name=place.name,
         task=repr(task),
         model=_words(gpt),
         sigma=task.sigma,
         pool=task.pool if isinstance(task.pool, int) else None,
-        mse=errors["mse"],
-        best=errors["krr"],
-        sime=float(newton.mean()),
-        slope=_finite(line["slope"]),
-        r2=_finite(line["r2"]),
-        nearer_newton=int((newton > gd).sum()),
-        of=len(newton),
+        mse=errors.mse.tolist(),
+        best=errors.krr.tolist(),
+        sime=metric.sime,
+        slope=_finite(metric.slope),
+        r2=_finite(metric.r2),
+        nearer_newton=metric.nearer_newton,
+        of=metric.of,
         verdict=Reading.of(verdict),
         margin=_finite(verdict.overall.margin),
         schedule=verdict.schedule,
@@ -143,22 +138,13 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", help="of the models (default: all)")
-    parser.add_argument("--again", action="store_true", help="also those measured before")
-    given = parser.parse_args(arguments)
-    for place in sorted(each.parent for each in home().glob(f"*/{CONFIG}")):
-        weights = sorted(place.glob("model*.safetensors"))
-        wanted = not given.names or place.name in given.names
-        if not wanted or not weights or ((place / MEASURED).is_file() and not given.again):
-            continue
-        start = time.perf_counter()
-        found = measure(place)
-        about: dict[str, Any] = {"prompts": PROMPTS, "fit": FIT, "seed": SEED}
-        write_result(place / MEASURED, digest(about), to_json(found), start, config=about)
-        print(f"{place.name}: {found.verdict.status}, {time.perf_counter() - start:.0f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def measure_linear_models(say: Callable[[str], None], *, again: bool = False) -> None:
+    """Measure the models whose weights are here and of which nothing is kept; again: and what other code measured."""
+    about: dict[str, Any] = {"prompts": PROMPTS, "fit": FIT, "seed": SEED}
+    identity = digest({**about, "code": code_identity(__name__)})
+    for place in sorted({weights.parent for weights in home().glob("*/model*.safetensors")}):
+        file = place / MEASURED
+        if read_result(file, identity) is None if again else not file.is_file():
+            say(f"measuring {place.name}")
+            start = time.perf_counter()
+            write_result(file, identity, to_json(measure(place)), start, config=about)

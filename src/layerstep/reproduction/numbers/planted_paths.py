@@ -17,7 +17,7 @@ from layerstep.measurement.identification.crossfit import Instrument
 from layerstep.measurement.identification.linear_tasks import Scales
 from layerstep.reproduction.numbers.store import Store
 from layerstep.solvers import SOLVERS, GradientDescentInWeights, Newton, RidgePath, Solver, solve
-from layerstep.tasks import LinearRegression, Trajectory, sample
+from layerstep.tasks import LinearRegression, Prompts, Trajectory, sample
 from layerstep.threads import one_thread
 
 TASK = LinearRegression(d=20, N=40, sigma=0.0)
@@ -53,15 +53,46 @@ class PlantedPath:
 def planted() -> Iterator[tuple[str, str, Solver, list[float]]]:
     """Name, class, solver, its steps by layer."""
     scales = Scales.of(TASK)
-    one = GradientDescentInWeights(eta=1 / scales.top)
-    yield "Newton, 1.5 per layer", "newton", Newton(), (1.5 * LAYERS).tolist()
-    yield "GD in weights, 2^l steps", "gd-weights", SOLVERS["gd-weights"], (2**LAYERS).tolist()
-    yield "GD, one step size, 2^l steps", "gd-weights", one, (2**LAYERS).tolist()
-    yield "GD in weights, l² steps", "gd-weights", SOLVERS["gd-weights"], (LAYERS**2).tolist()
-    yield "CG in weights, 1 per layer", "cg-weights", SOLVERS["cg-weights"], LAYERS.tolist()
-    yield "Chebyshev, 2 per layer", "chebyshev-weights", SOLVERS["chebyshev-weights"], (2 * LAYERS).tolist()
-    falling = np.geomspace(0.1, 1e4, len(LAYERS)).tolist()
-    yield "ridge path, falling geometrically", "ridge", RidgePath(scale=scales.square), falling
+    one, ridge = GradientDescentInWeights(eta=1 / scales.top), RidgePath(scale=scales.square)
+    paths = (
+        ("Newton, 1.5 per layer", "newton", Newton(), 1.5 * LAYERS),
+        ("GD in weights, 2^l steps", "gd-weights", None, 2**LAYERS),
+        ("GD, one step size, 2^l steps", "gd-weights", one, 2**LAYERS),
+        ("GD in weights, l² steps", "gd-weights", None, LAYERS**2),
+        ("CG in weights, 1 per layer", "cg-weights", None, LAYERS),
+        ("Chebyshev, 2 per layer", "chebyshev-weights", None, 2 * LAYERS),
+        ("ridge path, falling geometrically", "ridge", ridge, np.geomspace(0.1, 1e4, len(LAYERS))),
+    )
+    for name, kind, solver, steps in paths:
+        yield name, kind, solver or SOLVERS[kind], steps.tolist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """What the field's metric says of a path: see `PlantedPath`. of: how many layers."""
+
+    sime: float
+    slope: float
+    r2: float
+    nearer_newton: int
+    of: int
+    best_step: list[float]
+
+
+def field_metric(path: Trajectory, prompts: Prompts, task: LinearRegression, first: int = 0) -> Metric:
+    """The metric on a path, its first layers left out of the counts."""
+    compared = compare(path, prompts, task, COMPARED, layers=LINE)
+    matched, descent = (compared.matches[name] for name in ("newton", "gd"))
+    newton, gd = (each.sime[first:].amax(1) for each in (matched, descent))
+    slope, r2 = compared.line("newton")
+    return Metric(
+        sime=float(newton.mean()),
+        slope=slope,
+        r2=r2,
+        nearer_newton=int((newton > gd).sum()),
+        of=len(newton),
+        best_step=matched.best_step.mean(0).tolist(),
+    )
 
 
 def planted_paths(store: Store, prompts: int = PROMPTS) -> list[PlantedPath]:
@@ -77,19 +108,17 @@ def _compute(count: int) -> list[PlantedPath]:
     found = []
     for name, truth, solver, steps in planted():
         path = Trajectory(solve(solver, prompts, TASK, steps).values, LAYERS.tolist(), name)
-        compared = compare(path, prompts, TASK, COMPARED, layers=LINE)
-        newton, gd = (compared.matches[each].sime.amax(1) for each in ("newton", "gd"))
-        line = next(row for row in compared.rows if row["solver"] == "newton")
+        metric = field_metric(path, prompts, TASK)
         verdict = identify(path, prompts, TASK, instrument=instrument)
         found.append(
             PlantedPath(
                 name=name,
                 truth=truth,
-                sime=float(newton.mean()),
-                slope=line["slope"],
-                r2=line["r2"],
-                nearer_newton=int((newton > gd).sum()),
-                best_step=compared.matches["newton"].best_step.mean(0).tolist(),
+                sime=metric.sime,
+                slope=metric.slope,
+                r2=metric.r2,
+                nearer_newton=metric.nearer_newton,
+                best_step=metric.best_step,
                 solver=verdict.solver,
                 status=verdict.status,
                 schedule=verdict.schedule,

@@ -124,8 +124,8 @@ def render(
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters["shown"] = shown
-    environment.tests["numeric"] = lambda cell: bool(re.fullmatch(r"[\d,.e+–\-\[\] \xa0†]+", cell))
+    environment.filters.update(shown=shown)
+    environment.tests.update(numeric=lambda cell: bool(re.fullmatch(r"[\d,.e+–\-\[\] \xa0†]+", cell)))
     source = resources.files("layerstep.reproduction.page")
     template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
 

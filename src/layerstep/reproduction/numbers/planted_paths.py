@@ -6,7 +6,7 @@ Newton is claimed by best similarity of errors (SimE) and best steps that grow l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +50,7 @@ class PlantedPath:
     schedule: str | None
 
 
-def planted() -> Iterator[tuple[str, str, Solver, list[float]]]:
+def planted() -> Iterator[tuple[str, str, Solver, Sequence[float]]]:
     """Name, class, solver, its steps by layer."""
     scales = Scales.of(TASK)
     one, ridge = GradientDescentInWeights(eta=1 / scales.top), RidgePath(scale=scales.square)

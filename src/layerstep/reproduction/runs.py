@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from layerstep.reproduction.reference import PROTOCOL
-from layerstep.reproduction.settings import DISTRIBUTIONS, SETTINGS
+from layerstep.reproduction.reference import PAPER_STEPS, PROTOCOL
+from layerstep.reproduction.settings import DISTRIBUTIONS, SETTINGS, TITLES
 from layerstep.tasks import Task
 from layerstep.training import PRESETS, Model, Run
 
@@ -127,6 +127,22 @@ _ALL = [
 ]
 RUNS: dict[str, PaperRun] = {run.name: run for run in _ALL}
 SEEDS = tuple(name for name in RUNS if name.startswith("sphere-fast"))
+
+
+def human_name(name: str) -> str:
+    """A run for people, by what it is; other names as they are."""
+    if name not in RUNS:
+        return name
+    run, default = RUNS[name].run, PRESETS[RUNS[name].preset].model
+    shape = run.model
+    words = [TITLES[RUNS[name].setting]]
+    words += [f"{shape.layers} layers"] if shape.layers != default.layers else []
+    words += [f"width {shape.width}"] if shape.width != default.width else []
+    words += [f"{shape.heads} head{'s' * (shape.heads > 1)}"] if shape.heads != default.heads else []
+    words += {"linear": ["linear attention"], "linear-mean": ["averaged linear attention"]}.get(shape.attention, [])
+    words += [f"{run.steps:,} steps"] if run.steps < PAPER_STEPS else []
+    words += [f"seed {run.seed}"] if run.seed != PRESETS[RUNS[name].preset].seed else []
+    return ", ".join(words)
 
 
 def protocol() -> list[tuple[str, float, float]]:

@@ -28,7 +28,6 @@ from layerstep.reproduction.claims.check import (
     title_of,
     two_runs,
 )
-from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import (
     DEEP,
     DISTRIBUTIONS,
@@ -42,6 +41,7 @@ from layerstep.reproduction.numbers import (
     Models,
     Numbers,
     Ratio,
+    human_name,
     r2_text,
     twin,
 )

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from layerstep.plotting import BLUE, INK, ORANGE, figure
 from layerstep.reproduction.figures.result import Result, Table, select, trained
-from layerstep.reproduction.names import human_name
-from layerstep.reproduction.numbers import SEEDS, Models, Numbers, r2_text, twin
+from layerstep.reproduction.numbers import SEEDS, Models, Numbers, human_name, r2_text, twin
 
 
 def heads(numbers: Numbers) -> Result | None:

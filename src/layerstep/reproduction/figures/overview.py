@@ -9,7 +9,6 @@ from matplotlib.ticker import NullFormatter
 from layerstep.plotting import BLUE, INK, LOOKS, ORANGE, Look, figure
 from layerstep.reproduction.figures.plots import error_axis, name_exact
 from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import (
     DISTRIBUTIONS,
     TITLES,
@@ -19,6 +18,7 @@ from layerstep.reproduction.numbers import (
     SolverCurves,
     Verdicts,
     calibrated_rule,
+    human_name,
 )
 
 #: What the trained model is seen beside: a network whose layers are steps of Richardson iteration, and its verdict.

@@ -12,8 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from layerstep import plotting
 from layerstep.plotting import INK, LOOKS, SOLVER_LOOKS, Look, context_colors
-from layerstep.reproduction.names import human_name
-from layerstep.reproduction.numbers import CUT, SOLVER_LABELS, TITLES, ModelNumbers, Models, SolverCurves
+from layerstep.reproduction.numbers import CUT, SOLVER_LABELS, TITLES, ModelNumbers, Models, SolverCurves, human_name
 
 SETTING_LOOKS: dict[str, Look] = dict(zip(("sphere", "uniform", "gaussian", "gaussian-1.0"), LOOKS, strict=False))
 

@@ -20,7 +20,6 @@ from matplotlib.figure import Figure
 from layerstep.errors import FileError
 from layerstep.files import digest, write_aside, write_text
 from layerstep.plotting import lay_out, save
-from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import (
     EVALUATION_SEQUENCES,
     SEEDS,
@@ -30,6 +29,7 @@ from layerstep.reproduction.numbers import (
     Models,
     SolverMatch,
     code_identity,
+    human_name,
     read_result,
     to_json,
     write_result,

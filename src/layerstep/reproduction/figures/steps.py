@@ -26,7 +26,6 @@ from layerstep.reproduction.figures.result import (
     table_steps,
     trained,
 )
-from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import (
     DEEP,
     DISTRIBUTIONS,
@@ -36,6 +35,7 @@ from layerstep.reproduction.numbers import (
     ModelNumbers,
     Models,
     Numbers,
+    human_name,
     r2_text,
     twin,
 )

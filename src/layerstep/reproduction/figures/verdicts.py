@@ -13,8 +13,7 @@ from matplotlib.patches import Rectangle
 from layerstep.measurement import CLASSES
 from layerstep.plotting import MAP, ORANGE, figure
 from layerstep.reproduction.figures.result import Result, Table
-from layerstep.reproduction.names import human_name
-from layerstep.reproduction.numbers import DISTRIBUTIONS, Numbers, Verdicts, calibrated_rule
+from layerstep.reproduction.numbers import DISTRIBUTIONS, Numbers, Verdicts, calibrated_rule, human_name
 
 
 def of_all(numbers: Numbers) -> Result | None:

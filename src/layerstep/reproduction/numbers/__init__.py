@@ -22,9 +22,10 @@ from layerstep.reproduction.numbers.solvers import Conditioning, Precision, Solv
 from layerstep.reproduction.numbers.store import Store, code_identity, read_result, to_json, write_result
 from layerstep.reproduction.numbers.verdict import VERDICT_SEED, ModelVerdict
 from layerstep.reproduction.numbers.verdicts import CONTROLS, Verdicts, calibrated_rule, make_verdicts, model_verdicts
-from layerstep.reproduction.runs import DEEP, SEEDS
+from layerstep.reproduction.runs import DEEP, SEEDS, human_name
 from layerstep.reproduction.settings import (
     BOOTSTRAP_SEED,
+    CURVE_CONTEXTS,
     DISTRIBUTIONS,
     EVALUATION_SEED,
     EVALUATION_SEQUENCES,
@@ -35,11 +36,12 @@ from layerstep.reproduction.settings import (
 )
 
 __all__ = [
-    "Alignment", "BOOTSTRAP_SEED", "calibrated_rule", "code_identity", "collect", "Conditioning", "CONTROLS", "CUT",
-    "DEEP", "DISTRIBUTIONS", "EVALUATION_SEED", "EVALUATION_SEQUENCES", "Impulse", "LinearModel", "make_verdicts",
-    "measure_interventions", "measure_linear_models", "MEASURED", "model_verdicts", "ModelNoise", "ModelNumbers",
-    "Models", "ModelVerdict", "NOISE_SEQUENCES", "Numbers", "OpenMask", "PlantedPath", "Precision", "r2_text",
-    "Ratio", "read_result", "Reading", "RidgeNoise", "Schemes", "SEEDS", "SETTINGS", "SIGMA_TEST", "SOLVER_LABELS",
-    "SolverCurve", "SolverCurves", "SolverMatch", "SPHERE", "Store", "TABLE_SEQUENCES", "TITLES", "to_json", "twin",
-    "VERDICT_SEED", "Verdicts", "Walk", "write_result", "WrittenInto",
+    "Alignment", "BOOTSTRAP_SEED", "calibrated_rule", "code_identity", "collect", "Conditioning", "CONTROLS",
+    "CURVE_CONTEXTS", "CUT", "DEEP", "DISTRIBUTIONS", "EVALUATION_SEED", "EVALUATION_SEQUENCES", "human_name",
+    "Impulse", "LinearModel", "make_verdicts", "measure_interventions", "measure_linear_models", "MEASURED",
+    "model_verdicts", "ModelNoise", "ModelNumbers", "Models", "ModelVerdict", "NOISE_SEQUENCES", "Numbers",
+    "OpenMask", "PlantedPath", "Precision", "r2_text", "Ratio", "read_result", "Reading", "RidgeNoise", "Schemes",
+    "SEEDS", "SETTINGS", "SIGMA_TEST", "SOLVER_LABELS", "SolverCurve", "SolverCurves", "SolverMatch", "SPHERE",
+    "Store", "TABLE_SEQUENCES", "TITLES", "to_json", "twin", "VERDICT_SEED", "Verdicts", "Walk", "write_result",
+    "WrittenInto",
 ]  # fmt: skip

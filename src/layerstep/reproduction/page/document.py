@@ -22,20 +22,20 @@ from layerstep.files import provenance
 from layerstep.plotting import INK, context_colors
 from layerstep.reproduction.claims import in_a_sentence, key_findings, main_answers, outcome_tally, paper_claims
 from layerstep.reproduction.figures.result import Result
-from layerstep.reproduction.names import human_name
 from layerstep.reproduction.numbers import (
+    CURVE_CONTEXTS,
     EVALUATION_SEQUENCES,
     MEASURED,
     SOLVER_LABELS,
     TITLES,
     ModelNumbers,
     Numbers,
+    human_name,
     to_json,
 )
 from layerstep.reproduction.page.chapters import CHAPTERS, HERO, Results
 from layerstep.reproduction.reference import HOURS_PER_RUN, Comparison, outcomes
 from layerstep.reproduction.runs import protocol
-from layerstep.reproduction.settings import CURVE_CONTEXTS
 from layerstep.reproduction.status import Listed, total_minutes
 
 

@@ -73,7 +73,7 @@ def test_the_reference_has_the_digits_that_it_judges_by(scheme):
     xq, y = np.concatenate([x, x[:4] + 1e-9]), rng.normal(size=7)
     estimator = TransformerKRR(scheme=scheme, scale=True, normalize_y=False, **({"L": 40} if scheme != "exact" else {}))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # the certificate of 40 steps here is 1e-63: that a bound is above is no failure
+        warnings.simplefilter("error")  # the certificate of 40 steps here is 1e-63: that a bound is above does not fail
         value, bound = estimator.fit(x, y).predict(xq, return_bound=True)
     scales = np.asarray(1.0, dtype=np.longdouble) * estimator.x_scale_
     truth = with_60_digits(x, y, xq, [Decimal(scale) for scale in estimator.x_scale_.tolist()], 0.1)

@@ -107,7 +107,7 @@ def _says(verdict: Verdict) -> str:
     if verdict.status == IDENTIFIED:
         return f"{verdict.solver}" + (f", but {order}" if order else "")
     if verdict.status == AMBIGUOUS:
-        return f"one of several classes that cannot be told apart ({headline(verdict.overall).partition(': ')[2]})"
+        return f"one of several classes that fit alike ({headline(verdict.overall).partition(': ')[2]})"
     classes = len(one_per_class(verdict.overall))
     return f"none of {classes} classes" + headline(verdict.overall).removeprefix("none")
 

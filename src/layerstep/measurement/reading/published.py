@@ -164,7 +164,7 @@ def _number(values: Mapping[str, Any], name: str, folder: Path) -> int:
 def _shape(state: dict[str, Tensor], name: str, where: str) -> tuple[int, int]:
     """Rows and columns of a matrix."""
     if name not in state or state[name].ndim != 2:
-        raise FileError(f"{where} does not have the layout of its family: {name} is not there, or is no matrix.")
+        raise FileError(f"{where} does not have the layout of its family: {name} is missing, or not a matrix.")
     rows, columns = state[name].shape
     return rows, columns
 

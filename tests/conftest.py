@@ -1,17 +1,31 @@
 """Shapes and types in signatures are checked while the tests run; the examples of the pages are run as printed."""
 
+import atexit
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
 
+import jaxtyping
 import pytest
-from jaxtyping import install_import_hook
 
-install_import_hook("layerstep", "shape_checks.check")
+import shape_checks
 
-os.environ["LAYERSTEP_CACHE"] = ""  # tests take nothing from the user's cache, and leave nothing there
+jaxtyping.jaxtyped = shape_checks.first_calls  # what the hook puts on every function
+jaxtyping.install_import_hook("layerstep", "shape_checks.check")
+
+
+def pytest_runtest_setup() -> None:
+    shape_checks.begin_test()
+
+
+# Tests take nothing from the user's cache, and leave nothing there; what several of them need is computed once.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["LAYERSTEP_CACHE"] = tempfile.mkdtemp(prefix="layerstep-tests-")
+    atexit.register(shutil.rmtree, os.environ["LAYERSTEP_CACHE"], ignore_errors=True)
 
 ROOT = Path(__file__).parents[1]
 

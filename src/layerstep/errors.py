@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
 import os
@@ -69,8 +70,11 @@ def require(ok: bool, argument: str, value: object, allowed: str, remedy: str = 
 
 def require_choice(argument: str, value: object, choices, remedy: str = "") -> None:
     """Raise InputError unless `value` is one of `choices`."""
-    there = any(isinstance(value, type(choice)) and value == choice for choice in choices)
-    require(there, argument, quoted(value), f"one of {', '.join(map(str, choices))}", remedy)
+    if any(isinstance(value, type(choice)) and value == choice for choice in choices):
+        return
+    near = difflib.get_close_matches(value.lower(), map(str, choices), n=1) if isinstance(value, str) else []
+    meant = " ".join(filter(None, [f"Did you mean {near[0]}?" if near else "", remedy]))
+    require(False, argument, quoted(value), f"one of {', '.join(map(str, choices))}", meant)
 
 
 def require_kind(

@@ -33,6 +33,20 @@ def test_every_verb_has_help_and_json(verb, capsys):
     assert VERBS[verb] not in help_text  # its docstring is there, not the line of the list
 
 
+def test_help_breaks_its_lines_where_the_terminal_ends(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["identify", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "readings of its layers, and interventions, which write into the layers and watch\n" in shown
+    assert "name of a shipped model (tiny) or of a solver, whose iterates      │\n" in shown
+
+
+def test_long_words_of_a_list_go_on_in_the_next_line(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["list", "kernels"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) == 80
+
+
 def test_help_of_train_shows_what_each_preset_does(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     assert main(["train", "--help"]) == 0
@@ -120,7 +134,9 @@ def test_solve_draws_a_figure(suffix, tmp_path):
     ("arguments", "words"),
     [
         (["fly"], "verb = 'fly': there is none of that name. Must be one of solve"),
+        (["help"], "verb = 'help': there is none of that name. Did you mean --help?"),
         (["solve", "--solvers", "sor"], "--solvers = 'sor': must be one of richardson"),
+        (["solve", "--solvers", "richardsn"], "softmax-average. Did you mean richardson?"),
         (["solve", "--v", "0"], "v = 0.0: must be a finite number above 0"),
         (["solve", "--N", "0"], "N = 0: must be an integer of at least 1"),
         (["solve", "--steps", "0"], "steps = 0"),

@@ -44,10 +44,13 @@ def finite(value: Any) -> Any:
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None, *, words: bool = False
 ) -> Table:
-    """The first column to the left, numbers to the right (words to the left), none of them cut."""
-    made = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    """The first column to the left, numbers to the right (words to the left), none of them cut. Where the terminal
+    ends, the last column of words goes on in the next line."""
+    made, rows = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0)), [list(row) for row in rows]
     for i, column in enumerate(columns):
-        made.add_column(column, justify="right" if i and not words else "left", no_wrap=True)
+        wraps = words and 0 < i == len(columns) - 1
+        least = None if wraps else max([len(column), *(len(row[i]) for row in rows)])
+        made.add_column(column, justify="right" if i and not words else "left", no_wrap=not wraps, min_width=least)
     for row in rows:
         made.add_row(*row)
     return made

@@ -21,6 +21,8 @@ from layerstep.training.loop import WAIT
 
 HELP = {
     "attention": f"{', '.join(ATTENTION)}.",
+    "mask": "causal; or open, where every token sees all others, as in the theorem.",
+    "loops": "how often the same blocks are used.",
     "precision": f"of matrix products: {', '.join(PRECISION)}.",
     "batch": "prompts per step.",
     "lr": "highest learning rate.",

@@ -29,6 +29,14 @@ def test_lines_where_they_are_wanted(total, words, capsys):
     assert capsys.readouterr().err == words
 
 
+def test_no_time_is_left_before_anything_is_done(capsys, monkeypatch):
+    monkeypatch.setattr("layerstep.progress.EVERY", 0.0)
+    with showing(lines=True) as show:
+        show(0.0, "work")
+        show(0.5, "work")
+    assert capsys.readouterr().err == "       0%  work\n      50%  work  0:00 left\n"
+
+
 def test_nothing_is_drawn_that_is_not_wanted(capsys, monkeypatch):
     pretend_terminal(monkeypatch)
     with showing(70, lines=True, wanted=False) as show:

@@ -78,9 +78,9 @@ def _lines(total: float, start: float) -> Show:
         if done is None or (now - last[0] < EVERY and done < total):
             return
         last[0] = now
-        left = (now - began) / max(total / 1e6, done - start) * (total - done)
         share = f"{done:>9,}/{total:,}" if total > 1 else f"{done:>9.0%}"
-        print(f"{share}  {words}  {_clock(left)} left", file=sys.stderr, flush=True)
+        left = f"  {_clock((now - began) / (done - start) * (total - done))} left" if done > start else ""
+        print(f"{share}  {words}{left}", file=sys.stderr, flush=True)
 
     return show
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from layerstep.errors import FileError, require_choice
 
-BENCHMARKS = ("solvers", "construction", "training", "measurement", "sweep")
+BENCHMARKS = ("solvers", "construction", "training", "measurement", "sweep", "waiting")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ def run(*, which: str = "all") -> Benchmarks:
     """Run the benchmarks of the clone and print their tables.
 
     Args:
-        which: one benchmark (solvers, construction, training, measurement, sweep), or all of them.
+        which: one benchmark (solvers, construction, training, measurement, sweep, waiting), or all of them.
     """
     require_choice("--which", which, ["all", *BENCHMARKS])
     folder = Path(__file__).parents[3] / "benchmarks"

@@ -13,7 +13,7 @@ from torch import Tensor
 from layerstep.errors import require, require_positive
 from layerstep.measurement.identification.families import FAMILIES, Family, bandwidth_of
 from layerstep.measurement.identification.features import residual_features
-from layerstep.measurement.identification.linear_dictionary import linear_features
+from layerstep.measurement.identification.features_linear import linear_features
 from layerstep.measurement.identification.linear_tasks import Scales, is_linear, linear_families
 from layerstep.tasks import Prompts
 from layerstep.tasks.prompts import as_float_tensor

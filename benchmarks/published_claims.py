@@ -16,8 +16,8 @@ from layerstep import plotting
 from layerstep.reproduction.figures import published
 from layerstep.reproduction.figures.result import Result
 from layerstep.reproduction.numbers import Numbers, Store
-from layerstep.reproduction.numbers.linear_models import linear_models
-from layerstep.reproduction.numbers.planted_paths import PROMPTS, planted_paths
+from layerstep.reproduction.numbers.linear_models import read_linear_models
+from layerstep.reproduction.numbers.planted_paths import PROMPTS, compare_planted_paths
 from layerstep.reproduction.runs import shipped_numbers
 
 
@@ -37,9 +37,9 @@ def main() -> None:
     parser.add_argument("--models", action="store_true")
     args = parser.parse_args()
     if args.models:
-        print(table(published.trained(Numbers(linear_models=linear_models()))))
+        print(table(published.trained(Numbers(linear_models=read_linear_models()))))
         return
-    found = planted_paths(Store(Path("build/claims"), shipped_numbers()), args.prompts)
+    found = compare_planted_paths(Store(Path("build/claims"), shipped_numbers()), args.prompts)
     shown = published.planted(Numbers(planted_paths=found))
     print(table(shown))
     if args.plot and shown is not None:

@@ -9,7 +9,7 @@ from layerstep.files import write_json
 from layerstep.reproduction import runs
 from layerstep.reproduction.figures import published
 from layerstep.reproduction.numbers import LinearModel, Numbers, Store, linear_models
-from layerstep.reproduction.numbers.planted_paths import planted_paths
+from layerstep.reproduction.numbers.planted_paths import compare_planted_paths
 from layerstep.reproduction.page.chapters import OTHERS
 from layerstep.tasks import LinearRegression
 from layerstep.training import GPT, Model, Run, evaluate
@@ -18,8 +18,8 @@ from layerstep.training import GPT, Model, Run, evaluate
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory):
     folder = tmp_path_factory.mktemp("numbers")
-    found = planted_paths(Store(folder), 64)
-    assert planted_paths(Store(folder), 64) == found  # from the file
+    found = compare_planted_paths(Store(folder), 64)
+    assert compare_planted_paths(Store(folder), 64) == found  # from the file
     return found
 
 
@@ -61,7 +61,7 @@ def measured(tmp_path_factory):
 
 
 def test_a_model_is_measured_once_and_read_from_its_file(measured):
-    found = linear_models.linear_models()["small"]
+    found = linear_models.read_linear_models()["small"]
     assert (found.of, len(found.mse), found.pool) == (3, 9, 4)
     assert found.model == "1 layer, looped 3 times, width 8, softmax, causal mask"
     assert not found.learned
@@ -74,12 +74,12 @@ def test_a_model_is_measured_once_and_read_from_its_file(measured):
     kept = json.loads(whole)
     kept["data"]["sime"] = 1.0
     write_json(file, kept)
-    assert linear_models.linear_models() == {}
+    assert linear_models.read_linear_models() == {}
     file.write_text(whole)
 
 
 def test_only_what_learned_is_shown(measured, tmp_path):
-    model = linear_models.linear_models()["small"]
+    model = linear_models.read_linear_models()["small"]
     learned = replace(model, mse=[1.0, *[0.2] * 7, 0.01], best=[1.0, *[0.1] * 7, 0.008], sigma=0.5)
     assert learned.learned
     numbers = Numbers(linear_models={"small": model})

@@ -40,8 +40,8 @@ def report(tmp_path_factory, plant):
     ridge = noise.ridge_noise
     patch.setattr(noise, "ridge_noise", lambda store: ridge(store, 32, 20))
     patch.setattr(noise, "model_noise", lambda store, names: {})
-    paths = planted_paths.planted_paths
-    patch.setattr(planted_paths, "planted_paths", lambda store: paths(store, 24))
+    paths = planted_paths.compare_planted_paths
+    patch.setattr(planted_paths, "compare_planted_paths", lambda store: paths(store, 24))
     patch.setattr(solvers, "conditioning", refuse)
     precision = solvers.cg_precision
     patch.setattr(solvers, "cg_precision", lambda store: precision(store, 4, 4))

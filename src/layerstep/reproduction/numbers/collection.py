@@ -85,6 +85,6 @@ def collect(
         model_noise=attempt("noise-trained", {}, noise.model_noise, beside_paper),
         interventions=attempt("interventions", {}, lambda _: interventions.written_into()),  # never computed here
         open_mask=open_mask.open_mask_models(),
-        planted_paths=attempt("planted paths", [], planted_paths.planted_paths),
-        linear_models=linear_models.linear_models(),  # never measured here
+        planted_paths=attempt("planted paths", [], planted_paths.compare_planted_paths),
+        linear_models=linear_models.read_linear_models(),  # never measured here
     )

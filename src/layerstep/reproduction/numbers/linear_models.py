@@ -73,7 +73,7 @@ def home() -> Path:
     return results_folder() / "linear"
 
 
-def linear_models() -> dict[str, LinearModel]:
+def read_linear_models() -> dict[str, LinearModel]:
     """What was measured, by name; what cannot be read is left out."""
     found = {}
     for file in sorted(home().glob(f"*/{MEASURED}")) if home().is_dir() else []:

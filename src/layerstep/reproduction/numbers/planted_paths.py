@@ -95,7 +95,7 @@ def field_metric(path: Trajectory, prompts: Prompts, task: LinearRegression, fir
     )
 
 
-def planted_paths(store: Store, prompts: int = PROMPTS) -> list[PlantedPath]:
+def compare_planted_paths(store: Store, prompts: int = PROMPTS) -> list[PlantedPath]:
     """What both say of every path."""
     of = {"task": TASK.to_dict(), "prompts": prompts, "seed": SEED}
     return store.get("planted-paths", list[PlantedPath], of, __name__, lambda: _compute(prompts))

@@ -24,6 +24,7 @@ from layerstep.errors import InputError
 from layerstep.tasks import Task, sample
 
 d, ERROR = 5, 0.01
+STORED = 2**31  # bytes of attention weights that stay
 SIZES, RIDGES = (10, 40, 200, 1000, 4000), (1e-4, 0.01, 1.0, 10.0)
 #: Scheme and options. The paper's network is counted, not run: it is built where 2 GiB hold it, and clips beyond.
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -40,8 +41,10 @@ NETWORKS: dict[str, dict[str, Any]] = {
 
 def operations(network: Construction, N: int) -> float:
     """Of one forward pass, about: weights of attention that stay are computed once, those of sign pairs each time."""
-    adaptive = network.certificate.scheme == "adaptive"
-    return network.depth * N * N * (4 * 2 * network.certificate["m"] + 40 if adaptive else 2.0)
+    if network.certificate.scheme == "adaptive":
+        return network.depth * N * N * (4 * 2 * network.certificate["m"] + 40)
+    heads = len(network.problem.kernel.parts)
+    return network.depth * N * N * 2.0 * heads * (1 if 8 * heads * N * N <= STORED else 20)
 
 
 def peak(reset: bool = False) -> float:
@@ -58,7 +61,7 @@ def run(network: Construction, N: int, lam: float) -> dict[str, float]:
     drawn = sample(Task(d=d, N=N, sigma=lam**0.5), 1, 0)
     x, y, q = drawn.x[0, :N], drawn.y[0, :N].clamp(-1, 1), drawn.x[0, N:]
     before, start = peak(reset=True), time.process_time()
-    [(_, run)] = network.pieces(x[None], y[None], q[None], None, 2**32)
+    [(_, run)] = network.pieces(x[None], y[None], q[None], None, STORED)
     with run.threads():
         for _ in run.iterate():
             pass

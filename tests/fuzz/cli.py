@@ -112,6 +112,7 @@ VERBS: dict[str, dict[str, tuple[list[str], list[str]]]] = {
         "--model.layers": (["1", "2"], [*NOT_COUNTS, *HUGE, "1000000"]),
         "--model.heads": (["1", "2"], [*NOT_COUNTS, *HUGE]),
         "--model.width": (["4", "8"], ["3", "7", *NOT_COUNTS, *HUGE]),
+        "--model.loops": (["1", "2"], [*NOT_COUNTS, *HUGE[:2]]),
         "--model.attention": (["softmax", "linear", "linear-mean"], ["", "sigmoid", "Softmax"]),
         "--lr": (["1e-3", "1", "1e-300"], NOT_POSITIVE),
         "--clip": (["1", "1e-9"], NOT_POSITIVE),

@@ -296,7 +296,7 @@ def entries(home: Path) -> dict[str, Entry]:
             "adaptive"], "L": [None, 3], "error": [0.1], "B_x": [None, 10.0], "kernel_error": [None, 0.1],
             "scale": [True]}),
         "Model": Entry(ls.Model, {"layers": COUNTS, "heads": [1, 2], "width": [4, 8], "attention": ["softmax",
-            "linear"]}),
+            "linear"], "loops": COUNTS, "mask": ["causal", "open"]}),
         "Run": Entry(ls.Run, {"task": TASKS, "model": [ls.Model(), ls.Model(layers=1)], "steps": [100, 5],
             "batch": COUNTS, "seed": [0, 5], "lr": [1e-3, 1], "beta1": [0, 0.9], "precision": ["float32", "float64"],
             "clip": REALS, "warmup": [0, 3], "curriculum_every": [0, 9]}),

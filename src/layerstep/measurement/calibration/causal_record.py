@@ -50,10 +50,10 @@ def calibrate(
         known = found_in(directory)
         if not known:
             raise FileError(f"{directory} has no trained controls: directories with a control.json.")
-        for control, left_out in itertools.product(known, (False, True)):
-            if control.group == "positive" or not left_out:
-                name = f"{directory.name}-{control.facts['name']}{'-left-out' * left_out}"
-                arguments[name] = {"folder": str(control.folder), "left_out": left_out}
+        for control, variant in itertools.product(known, trained.VARIANTS):
+            if control.group == "positive" or not variant:
+                name = f"{directory.name}-{control.facts['name']}-{variant}".strip("-")
+                arguments[name] = {"folder": str(control.folder), "variant": variant}
     told = {"code": source_digest(CODE), "on": on, "jobs": jobs, "options": options, "say": progress}
     return record_of(list(compute_pieces(piece, arguments, work / "interventions", **told).values()))
 
@@ -61,7 +61,7 @@ def calibrate(
 def piece(argument: dict[str, Any]) -> dict[str, Any]:
     """The measurement on one network."""
     if "folder" in argument:
-        return trained.assess(Trained.at(Path(argument["folder"])), argument["left_out"])
+        return trained.assess(Trained.at(Path(argument["folder"])), argument["variant"])
     return planted.assess(planted.jobs(argument["seed"], argument["counts"], planted.FEW)[argument["at"]])
 
 

@@ -1,6 +1,7 @@
 """What the causal instrument says of networks that were trained to run a solver, or not to.
 
-Each positive is asked about twice: with all solvers, and with its own left out, when a claim is always wrong.
+Each positive is asked about three times: with all solvers; with its own left out, and with the entries of its weights
+in another order, when a claim is always wrong.
 """
 
 from __future__ import annotations
@@ -84,26 +85,42 @@ def found_in(directory: Path) -> list[Trained]:
     return [Trained.at(file.parent) for file in sorted(directory.glob("*/control.json"))]
 
 
-def assess(control: Trained, left_out: bool = False, prompts: dict[str, int] | None = None) -> dict[str, Any]:
+#: How a positive is asked about, and the group that its measurement belongs to.
+VARIANTS = {"": "", "left-out": "own solver left out", "shuffled": "weights shuffled"}
+
+
+def assess(control: Trained, variant: str = "", prompts: dict[str, int] | None = None) -> dict[str, Any]:
     """The measurement on one control, which any rule may judge."""
     torch.set_num_threads(1)
     model = GPT.from_pretrained(control.folder).eval()
+    if variant == "shuffled":
+        _shuffle(model)
     task = Task(**control.facts["task"])
-    without = (control.solver,) if left_out else ()
+    without = (control.solver,) if variant == "left-out" else ()
     result = intervene(model, task, prompts=prompts, without=without, checks=False)
     name = control.facts["name"]
-    return {"name": name, "folder": str(control.folder), "left_out": left_out, "result": result.to_dict()}
+    return {"name": name, "folder": str(control.folder), "variant": variant, "result": result.to_dict()}
+
+
+@torch.no_grad()
+def _shuffle(model: torch.nn.Module) -> None:
+    """The entries of every matrix in another order."""
+    generator = torch.Generator().manual_seed(0)
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            order = torch.randperm(weight.numel(), generator=generator)
+            weight.copy_(weight.flatten()[order].view_as(weight))
 
 
 def judge(row: dict[str, Any], control: Trained, rule: CausalRule) -> dict[str, Any]:
     """right, wrong or silent, and how many claimed layers have the right number of steps left."""
     result = CausalResult.from_dict(row["result"], rule)
     claims = result.claims
-    good = [not row["left_out"] and control.group == "positive" and control.right(claim) for claim in claims]
+    good = [not row["variant"] and control.group == "positive" and control.right(claim) for claim in claims]
     verdict = "silent" if not claims else "right" if all(good) else "wrong"
     layers = [layer for run in rule.ranges(result.layers) for layer in run]
     steps = sum(layer.match.steps_left == control.steps_left(layer.site) for layer in layers if layer.match)
-    group = "own solver left out" if row["left_out"] else control.group
+    group = VARIANTS[row["variant"]] or control.group
     return {
         "group": group,
         "verdict": verdict,

@@ -133,7 +133,7 @@ def settle(library: Library, sites: list[Pairs]) -> list[Pairs]:
             continue
         totals = {None: sum(_left(own) for own, _ in where) - len(where) * math.log(SIMPLER)}
         for eta in _sizes(where):
-            totals[eta] = sum(_left(_with_size(library, fitted, eta)) for _, fitted in where)
+            totals[eta] = sum(_left(_with_size(library, fitted, eta)) for _, fitted in where)  # type: ignore[index]
         eta = min(totals, key=totals.__getitem__)
         for at, pairs in enumerate(sites):
             if pairs:

@@ -33,14 +33,6 @@ def test_every_verb_has_help_and_json(verb, capsys):
     assert VERBS[verb] not in help_text  # its docstring is there, not the line of the list
 
 
-def test_help_breaks_its_lines_where_the_terminal_ends(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["identify", "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert "readings of its layers, and interventions, which write into the layers and watch\n" in shown
-    assert "name of a shipped model (tiny) or of a solver, whose iterates      │\n" in shown
-
-
 def test_long_words_of_a_list_go_on_in_the_next_line(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["list", "kernels"]) == 0

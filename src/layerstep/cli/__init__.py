@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import importlib
-import inspect
 import io
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -70,9 +67,6 @@ def command_line(asked: str = "") -> App:
         default_parameter=common,
         help_format="markdown",
     )
-    if asked:
-        run = importlib.import_module(f"layerstep.cli.{asked}").run
-        run.__doc__ = reflowed(run.__doc__)
     for place, (verb, what) in enumerate(VERBS.items()):  # the verb's own docstring says more, but has to be imported
         help_line = None if verb == asked else what
         app.command(f"layerstep.cli.{verb}:run", name=verb, help=help_line, sort_key=place)
@@ -94,14 +88,6 @@ def command_line(asked: str = "") -> App:
 
     app.meta.suppress_keyboard_interrupt = False
     return app
-
-
-def reflowed(docstring: str | None) -> str:
-    """A docstring with a line for each of its paragraphs and arguments, for the terminal to break where it ends."""
-    text = inspect.cleandoc(docstring or "")
-    said, args, told = text.partition("\n\nArgs:\n")
-    paragraphs = [" ".join(paragraph.split()) for paragraph in said.split("\n\n")]
-    return "\n\n".join(paragraphs) + args + re.sub(r"\n {5,}", " ", told)
 
 
 def main(argv: list[str] | None = None) -> int:

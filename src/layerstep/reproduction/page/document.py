@@ -67,13 +67,25 @@ _CONTEXT = [to_hex(color) for color in context_colors(len(CURVE_CONTEXTS))]
 _CONTEXT_AT_NIGHT = [to_hex(color) for color in colormaps["viridis"](np.linspace(0.35, 1, len(CURVE_CONTEXTS)))]
 
 
-def _colors() -> str:
-    """Of the page's style sheet: the colours of lines by context length."""
+#: What thousands of marks share, said once: a class of the page's style sheet each.
+_STYLES = (
+    "fill: none; stroke: #b0b0b0; stroke-opacity: 0.25; stroke-width: 0.6; stroke-linecap: square",  # grids
+    "fill: var(--ink); stroke: var(--ink); stroke-width: 0.8",  # ticks
+    "fill: var(--ink); stroke: var(--ink); stroke-width: 0.6",
+    "fill: none; stroke: var(--ink); stroke-width: 0.8; stroke-linejoin: miter; stroke-linecap: square",  # axes
+    "font-size: 9px; text-anchor: middle; fill: var(--ink)",
+    "font-size: 9px; text-anchor: end; fill: var(--ink)",
+)
+
+
+def _figure_styles() -> str:
+    """Of the page's style sheet: the colours of lines by context length, and what marks share."""
     day, night = (
         " ".join(f"--n{place}: {color};" for place, color in enumerate(colors))
         for colors in (_CONTEXT, _CONTEXT_AT_NIGHT)
     )
-    return f":root {{ {day} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {night} }} }}\n"
+    shared = "\n".join(f"svg .s{place} {{ {style}; }}" for place, style in enumerate(_STYLES))
+    return f":root {{ {day} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {night} }} }}\n{shared}\n"
 
 
 def inline_svg(text: str, title: str) -> Markup:
@@ -89,6 +101,8 @@ def inline_svg(text: str, title: str) -> Markup:
     text = text.replace("xlink:href", "href").replace(INK, "var(--ink)")
     for place, color in enumerate(_CONTEXT):
         text = text.replace(color, f"var(--n{place})")
+    for place, style in enumerate(_STYLES):
+        text = text.replace(f'style="{style}"', f'class="s{place}"')
     return Markup(text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}"', 1))
 
 
@@ -176,7 +190,7 @@ def render(
         places={*sections, *(chapter.id for chapter in CHAPTERS), *(part.id for part in parts)},
         parts=parts,
         data=Markup(_script_json(_explorers(numbers))),
-        style=Markup(_colors() + (source / "page.css").read_text(encoding="utf-8")),
+        style=Markup(_figure_styles() + (source / "page.css").read_text(encoding="utf-8")),
         script=Markup("\n".join((source / name).read_text(encoding="utf-8") for name in ("chart.js", "page.js"))),
     )
     return printable(text)

@@ -23,7 +23,7 @@ import torch
 
 from layerstep.files import write_json
 from layerstep.reproduction import report, runs
-from layerstep.reproduction.numbers import constructed, measurements, noise, solvers
+from layerstep.reproduction.numbers import constructed, measurements, noise, planted_paths, solvers
 from layerstep.reproduction.predictions import NOISE_SEQUENCES, Predictions
 from layerstep.reproduction.settings import SIGMA_TEST, evaluation_prompts
 from layerstep.solvers import Richardson, solve
@@ -43,6 +43,7 @@ def make_small() -> None:
     constructed.constructed_schemes = lambda store: None
     constructed.constructed_models = lambda store: {}
     noise.model_noise = lambda store, names: {}
+    planted_paths.compare_planted_paths = lambda store: []
     report.model_verdicts = lambda *of: ({}, {})
 
 

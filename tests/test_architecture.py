@@ -93,3 +93,13 @@ def test_a_claim_can_be_checked_without_a_package_that_draws():
     absent = ("matplotlib", "jinja2", "layerstep.plotting", "layerstep.reproduction.figures")
     code = f"import sys; sys.modules.update(dict.fromkeys({absent})); import layerstep.reproduction.claims.findings"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_numbers_of_the_report_are_typed_and_its_modules_know_few_of_each_other():
+    """String subscripts belong to the boundary of files (515 once, 4.5 imports per module); see benchmarks/walks.py."""
+    trees = [ast.parse(file.read_text()) for file in (SRC / "reproduction").rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    keys = [node.slice for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)]
+    inner = [node for node in nodes if isinstance(node, ast.ImportFrom) and "layerstep.reproduction" in node.module]
+    assert sum(isinstance(key.value, str) for key in keys) < 45
+    assert len(inner) < 3.2 * len(trees)

@@ -129,8 +129,8 @@ class Construction(nn.Module):
         if scheme.failure:
             trivial = norm(y) / (2 * math.sqrt(problem.lam)) + underflow(len(y), problem.lam)
             # Of steps that were counted the certificate may be 1e-60, below rounding; nobody asked for that.
-            asked = certified is not None and self.arguments["error"] is not None
-            limit = min(trivial, certified) if asked else trivial
+            asked = self.arguments["error"] is not None
+            limit = trivial if certified is None or not asked else min(trivial, certified)
             self._tell_failure(int((answer.bound > limit).sum()), len(xq), "bound", limit)
             return answer
         above = answer.above_promise | (answer.bound > (math.inf if certified is None else certified))

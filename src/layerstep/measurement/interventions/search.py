@@ -131,7 +131,7 @@ def settle(library: Library, sites: list[Pairs]) -> list[Pairs]:
         where = [pair for pair in where if 1 - _best(pair) < NEAR]
         if not where:
             continue
-        totals = {None: sum(_left(own) for own, _ in where) - len(where) * math.log(SIMPLER)}
+        totals: dict[float | None, float] = {None: sum(_left(own) for own, _ in where) - len(where) * math.log(SIMPLER)}
         for eta in _sizes(where):
             totals[eta] = sum(_left(_with_size(library, fitted, eta)) for _, fitted in where)  # type: ignore[index]
         eta = min(totals, key=totals.__getitem__)

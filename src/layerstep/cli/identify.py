@@ -19,7 +19,7 @@ def run(
     behaviour_only: Annotated[bool, Parameter(negative=())] = False,
     interventions: Annotated[bool, Parameter(negative="--no-interventions")] = True,
     probes: Path | None = None,
-    probe_prompts: int = 38_400,
+    probe_prompts: int = 5_120,
     prompts: int = 256,
     seed: int = 256,
     task: Flat = TaskOptions(),  # noqa: B008
@@ -40,7 +40,8 @@ def run(
         interventions: write into the layers; with --behaviour-only, re-run the model with other labels and orders.
         probes: file that `layerstep probe` wrote (default: probes.safetensors beside the model; when that is not there,
             probes are fitted and saved there).
-        probe_prompts: prompts to fit probes on when there are none.
+        probe_prompts: prompts to fit probes on when there are none; `layerstep probe` takes
+            38,400.
         prompts: prompts to compare on; the calibration holds for 256.
         seed: seed of these prompts, of the bootstrap and of the interventions.
         task: the prompts.
@@ -76,11 +77,12 @@ def run(
 def _behaviour(subject, count: int, seed: int, interventions: bool, show):
     """The verdict on predictions alone."""
     from layerstep.measurement.combined.entry import RELABELLED
+    from layerstep.measurement.combined.kept_paths import kept_paths
     from layerstep.measurement.identification.pipeline import identify_path
     from layerstep.tasks import sample
 
     prompts = subject.prompts or sample(subject.task, count, seed)
-    model_fn = subject.own or (subject.probes.path if subject.probes else None)
+    model_fn = subject.own or (kept_paths(subject.probes) if subject.probes else None)
     path = subject.path
     if path is None:
         assert model_fn is not None  # a model without predictions of its own comes with probes

@@ -9,7 +9,11 @@ import torch
 
 import layerstep as ls
 from layerstep.measurement import Instrument
+from layerstep.measurement.combined.kept_paths import kept_paths
 from layerstep.measurement.identification import cache, library
+from layerstep.measurement.reading.probes import Probes
+from layerstep.tasks import Trajectory
+from layerstep.training import GPT, Model
 
 TASK = ls.Task(N=8)
 PROMPTS = ls.sample(TASK, 64, seed=3)
@@ -148,8 +152,8 @@ def test_the_platforms_place(monkeypatch, tmp_path):
 
 
 def test_writers_at_the_same_time_leave_one_whole_file(folder, runs):
-    tensors = torch.ones(2, dtype=torch.bool), torch.rand(50, 64, 3)
-    writers = [threading.Thread(target=cache._write, args=(folder / "library-x.safetensors", *tensors)) for _ in "1234"]
+    tensors = {"stayed": torch.ones(2, dtype=torch.bool), "table": torch.rand(50, 64, 3)}
+    writers = [threading.Thread(target=cache._write, args=(folder / "library-x.safetensors", tensors)) for _ in "1234"]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -157,4 +161,26 @@ def test_writers_at_the_same_time_leave_one_whole_file(folder, runs):
     assert [file.name for file in folder.iterdir()] == ["library-x.safetensors"]
     found = cache._read(folder / "library-x.safetensors")
     assert found is not None
-    assert torch.equal(found[1], tensors[1])
+    assert torch.equal(found["table"], tensors["table"])
+
+
+def test_what_probes_read_is_kept_for_the_same_weights_and_prompts(folder, monkeypatch):
+    probes = ls.probe(GPT(Model(layers=2, heads=2, width=16), d=5, N=8).initialise(1), TASK, prompts=64)
+    plain = probes.path(PROMPTS)
+    first = kept_paths(probes)(PROMPTS)
+    for thread in threading.enumerate():
+        if thread.name == "layerstep-cache":
+            thread.join()
+    monkeypatch.setattr(Probes, "path", lambda self, prompts: Trajectory(plain.values + 1, plain.stages))
+    again = kept_paths(probes)(PROMPTS)
+    for each in (first, again):
+        assert torch.equal(each.values, plain.values)
+        assert torch.equal(each.stages, plain.stages)
+        assert each.label == plain.label
+    others = [
+        kept_paths(probes)(PROMPTS[:63]),
+        kept_paths(replace(probes, weights=tuple(1.0000001 * w for w in probes.weights)))(PROMPTS),
+    ]
+    probes.reader.model.blocks[1].up.bias.data[3] += 1e-6  # less than what float16 sees
+    others.append(kept_paths(probes)(PROMPTS))
+    assert all(torch.equal(other.values, plain.values + 1) for other in others)

@@ -1,4 +1,5 @@
-"""Libraries kept under the user's cache directory: the same prompts, task, families and code give the same table.
+"""What is kept under the user's cache directory: libraries, for the same prompts, task, families and code give the same
+table, and what probes read off a model, for the same weights and prompts give the same path.
 
 A file is written aside and renamed, so that two writers do no harm; one that is damaged is made anew. When the files
 pass a limit together the ones that were used longest ago go first.
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor
 
 from layerstep.errors import FileError
@@ -31,7 +31,8 @@ LIMIT = 2 * 2**30
 CODE = ("tasks", "solvers", "measurement/identification")
 STALE = 24 * 3600.0  # seconds after which an unfinished file has no writer any more
 
-Kept = tuple[Bool[Tensor, "K"], Float[Tensor, "R B C"]]  # which candidates stayed, and their predictions
+Tensors = dict[str, Tensor]
+KINDS = ("library", "path")  # how the names of files begin
 
 
 def cache_directory() -> Path | None:
@@ -51,59 +52,67 @@ def cache_directory() -> Path | None:
 
 def library_identity(prompts: Prompts, grid: Any, contexts: Sequence[int], task: dict[str, Any]) -> str:
     """What a table depends on: the prompts' content in their order, every candidate, and the code that runs them."""
+    content = content_digest(prompts.x, prompts.y)
+    return digest([content, grid, list(contexts), task, source_digest(CODE), torch.__version__])
+
+
+def content_digest(*tensors: Tensor) -> str:
+    """Of shapes, types and every bit."""
     content = hashlib.sha256()
-    for part in (prompts.x, prompts.y):
-        content.update(str(tuple(part.shape)).encode() + part.contiguous().numpy().tobytes())
-    return digest([content.hexdigest(), grid, list(contexts), task, source_digest(CODE), torch.__version__])
+    for tensor in tensors:
+        content.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+        content.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return content.hexdigest()
 
 
-def kept(identity: str, make: Callable[[], Kept]) -> Kept:
-    """The table under this identity, from the cache or made now and put there."""
+def kept(kind: str, identity: str, make: Callable[[], Tensors]) -> Tensors:
+    """The tensors under this identity, from the cache or made now and put there."""
     folder = cache_directory()
     if folder is None:
         return make()
-    file = folder / f"library-{identity}.safetensors"
+    file = folder / f"{kind}-{identity}.safetensors"
     if (found := _read(file)) is not None:
         return found
     made = make()
     # In the background: the disk may need seconds, and nobody waits for them. Python waits for the thread at its end.
-    threading.Thread(target=_write, args=(file, *made), name="layerstep-cache").start()
+    threading.Thread(target=_write, args=(file, made), name="layerstep-cache").start()
     return made
 
 
-def _read(file: Path) -> Kept | None:
+def _read(file: Path) -> Tensors | None:
     """What `_write` wrote; None where it is absent or damaged."""
     if not file.is_file():
         return None
     with contextlib.suppress(FileError, KeyError, OSError):
         tensors, header = read_tensors(file)
-        stayed, table = tensors["stayed"], tensors["table"]
-        if header["crc"] == _crc(stayed, table):
+        if header["crc"] == _crc(tensors):
             os.utime(file)
-            return stayed, table
+            return tensors
     return None
 
 
-def _write(file: Path, stayed: Tensor, table: Tensor) -> None:
-    """Put a table into the cache. Where that cannot be done the next call computes it again: no reason to fail."""
+def _write(file: Path, tensors: Tensors) -> None:
+    """Put tensors into the cache. Where that cannot be done the next call computes them again: no reason to fail."""
     with contextlib.suppress(OSError):
-        size = table.nbytes + stayed.nbytes
+        size = sum(tensor.nbytes for tensor in tensors.values())
         if size <= LIMIT:
             _make_space(file.parent, size)
-            write_tensors(file, {"stayed": stayed, "table": table}, {"crc": _crc(stayed, table)})
+            write_tensors(file, tensors, {"crc": _crc(tensors)})
 
 
-def _crc(*tensors: Tensor) -> int:
+def _crc(tensors: Tensors) -> int:
     crc = 0
-    for tensor in tensors:
-        crc = zlib.crc32(tensor.contiguous().view(torch.uint8).numpy().data, crc)
+    for name in sorted(tensors):
+        crc = zlib.crc32(tensors[name].contiguous().view(torch.uint8).numpy().data, crc)
     return crc
 
 
 def _make_space(folder: Path, size: int) -> None:
     """Remove what was used longest ago until `size` more bytes are within the limit, and what a killed writer left."""
     found = []
-    for file in [*folder.glob("library-*.safetensors"), *folder.glob(".library-*.part")]:
+    for file in [
+        each for kind in KINDS for each in (*folder.glob(f"{kind}-*.safetensors"), *folder.glob(f".{kind}-*.part"))
+    ]:
         with contextlib.suppress(OSError):  # another process removed it
             facts = file.stat()
             if file.suffix == ".part" and time.time() - facts.st_mtime > STALE:

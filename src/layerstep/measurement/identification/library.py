@@ -17,7 +17,7 @@ from torch import Tensor
 
 from layerstep.errors import require
 from layerstep.files import digest
-from layerstep.measurement.identification.cache import Kept, kept, library_identity
+from layerstep.measurement.identification.cache import Tensors, kept, library_identity
 from layerstep.measurement.identification.domains import Domain, at_length, domain_of
 from layerstep.measurement.identification.families import NEEDS, Family, require_families, require_sound
 from layerstep.reprs import brief
@@ -138,9 +138,10 @@ class Library:
         tried = [candidate for part in grid for candidate in part]
         if cache and anchor is None and _is_ours(task) and all(candidate.family in known for candidate in tried):
             named = [[c.family.name, repr(c.solver), c.steps, c.v, c.lam] for c in tried]
-            stayed, table = kept(library_identity(prompts, named, contexts, task.to_dict()), run)
+            made = kept("library", library_identity(prompts, named, contexts, task.to_dict()), run)
         else:
-            stayed, table = run()
+            made = run()
+        stayed, table = made["stayed"], made["table"]
         candidates: list[Candidate] = []
         row = 0
         for candidate in compress(tried, stayed.tolist()):
@@ -198,7 +199,7 @@ def _run(
     grid: Sequence[Sequence[Candidate]],
     limit: float,
     progress: Callable[[float], None] | None,
-) -> Kept:
+) -> Tensors:
     """Which candidates of the grid stay within `limit` of KRR, and the table of those."""
     table = torch.empty(sum(len(candidate.steps) for tried in grid for candidate in tried), *krr.shape)
     stayed: list[bool] = []
@@ -213,7 +214,7 @@ def _run(
                     row += len(away)
             if progress is not None:
                 progress(done / len(grid))
-    return torch.tensor(stayed), table[:row]
+    return {"stayed": torch.tensor(stayed), "table": table[:row]}
 
 
 def _distances(

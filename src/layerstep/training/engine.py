@@ -37,6 +37,7 @@ class Engine:
         run = runs[0]
         self.dtype = run.dtype
         require(not (self.dtype == torch.float64 and device.type == "mps"), "precision", "float64", "float32 on MPS")
+        self.fused = self._choose(fused)
         gpt = GPT(run.model, run.task.d, run.task.N).to(self.dtype)
         self.layout = Layout(gpt)
 
@@ -46,7 +47,6 @@ class Engine:
         self.weights, self.gradient, self.mean, self.square = buffer(), buffer(), buffer(), buffer()
         for s, each in enumerate(runs):
             self.layout.load(self.weights, s, gpt.initialise(each.seed))
-        self.fused = self._choose(fused)
         if self.fused:
             from layerstep.training.fused.network import FusedNetwork
 

@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,12 +137,13 @@ def training(
             if models is None:
                 inside = [run.name for run in runs] if names is None else list(names)
                 about = claim(folder, runs, where, about, ["."] if alone else inside)
+                folders = places(folder, about, runs)
                 with torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
                     engine = Engine(runs, where, fused, stream_slices)
                     checkpoint = load_checkpoint(folder / CHECKPOINTS, runs, engine.state)
                     if checkpoint is not None:
                         engine.restore(checkpoint[1], checkpoint[0])
-                    loop = _Loop(engine, folder, about, checkpoint_seconds, snapshots, on_log)
+                    loop = _Loop(engine, folder, folders, checkpoint_seconds, snapshots, on_log)
                     yield from loop.run(progress)
                 models = [None if s in loop.diverged else engine.gpt(s) for s in range(len(runs))]
     for run, place, model in zip(runs, places(folder, about, runs), models, strict=True):
@@ -167,13 +168,12 @@ class _Loop:
         self,
         engine: Engine,
         folder: Path,
-        about: Mapping[str, Any],
+        folders: Sequence[Path],
         checkpoint_seconds: float,
         snapshots: Sequence[float],
         on_log: Callable[[Record], None] | None,
     ) -> None:
-        self.engine, self.folder, self.on_log = engine, folder, on_log
-        self.folders = places(folder, about, engine.runs)
+        self.engine, self.folder, self.folders, self.on_log = engine, folder, folders, on_log
         self.checkpoint_seconds = checkpoint_seconds
         self.total = engine.runs[0].steps
         self.snapshots = sorted({max(1, round(f * self.total)) for f in snapshots})

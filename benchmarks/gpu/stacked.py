@@ -36,7 +36,7 @@ MEASURED = 6  # chunks of steps that the pace is measured on
 def changed(run: Run, words: Sequence[str]) -> Run:
     """The run with scalars changed as in optimizer=muon lr=1e-3."""
     kinds = scalars(run.task)
-    given = dict(word.partition("=")[::2] for word in words)
+    given = {name: text for name, _, text in (word.partition("=") for word in words)}
     for name in given:
         if name not in kinds:
             raise InputError(f"--set {name}: is not a number of a run. There are: {', '.join(kinds)}.")

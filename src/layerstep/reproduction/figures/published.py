@@ -95,7 +95,8 @@ def trained(numbers: Numbers) -> Result | None:
 def _draw_trained(found: dict[str, LinearModel]) -> Figure:
     columns = min(3, len(found))
     lines = -(-len(found) // columns)
-    with figure(2.2 * columns, 0.4 + 1.6 * lines) as fig:
+    least = min(min(model.mse) / model.mse[0] for model in found.values())
+    with figure(max(3.2, 2.2 * columns), 0.8 + 1.6 * lines) as fig:
         axes = fig.subplots(lines, columns, sharey=True, squeeze=False).flatten()
         for ax, (name, model) in zip(axes, found.items(), strict=False):
             best = [max(each / model.mse[0], 1e-6) for each in model.best]
@@ -103,10 +104,11 @@ def _draw_trained(found: dict[str, LinearModel]) -> Figure:
             ax.plot([each / model.mse[0] for each in model.mse], color=LOOKS[0].color)
             ax.axvline(_dimension(model), color=INK, linewidth=0.6, linestyle=":")
             ax.set_title(name.replace("-", " "), fontsize=8)
-            ax.set(yscale="log", ylim=(1e-5, 2))
+            ax.set(yscale="log", ylim=(max(1e-6, 0.2 * least), 2))
         for ax in axes[len(found) :]:
             ax.remove()
         fig.supxlabel("examples n (dotted: n = d)", fontsize=8)
+        fig.supylabel("error, n = 0 is 1", fontsize=8)
     return fig
 
 

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 
 from layerstep.plotting import BLUE, INK, ORANGE
+from layerstep.reproduction.page.document import CONTEXT, CONTEXT_AT_NIGHT
 
 OUT = Path(__file__).parents[1] / "docs" / "pictures"
 FIGURES = ("overview-errors", "walk", "schemes", "convergence-sphere")
-DARK = {INK: "#e0e0e0", BLUE: "#56b4e9", ORANGE: "#f0834a"}
+DARK = {INK: "#e0e0e0", BLUE: "#56b4e9", ORANGE: "#f0834a", **dict(zip(CONTEXT, CONTEXT_AT_NIGHT, strict=True))}
 
 
 def dark(svg: str) -> str:

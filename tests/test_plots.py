@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import layerstep as ls
+from layerstep.plotting import new_axes
 
 TASK = ls.Task(d=2, N=8)
 
@@ -56,4 +57,12 @@ def test_what_is_not_a_number_is_left_out():
     ax = path.plot(torch.zeros(1, 2))
     assert ax.get_xscale() == "symlog"
     ax.figure.canvas.draw()
+    plt.close(ax.figure)
+
+
+def test_stages_and_layers_are_whole_numbers():
+    ax = new_axes(4, 3)
+    ax.plot([0, 1, 2, 3], [4, 3, 2, 1])
+    ax.figure.canvas.draw()
+    assert all(float(tick).is_integer() for tick in ax.get_xticks())
     plt.close(ax.figure)

@@ -94,11 +94,14 @@ def look() -> AbstractContextManager:
 
 
 def new_axes(width: float, height: float, columns: int = 1) -> Any:
-    """Axes of a new figure of pyplot, which a notebook shows: one, or an array of `columns`."""
+    """Axes of a new figure of pyplot, which a notebook shows: one, over stages or layers, or an array of `columns`."""
     from matplotlib import pyplot
 
     with look():
-        return pyplot.subplots(1, columns, figsize=(width, height))[1]
+        axes = pyplot.subplots(1, columns, figsize=(width, height))[1]
+    if columns == 1:
+        axes.xaxis.get_major_locator().set_params(integer=True)  # there is no layer 0.5
+    return axes
 
 
 def heat_map(

@@ -63,8 +63,8 @@ _SHORTER = {
 
 
 #: Lines by context length: from dark to light, and on a dark page from less dark to light.
-_CONTEXT = [to_hex(color) for color in context_colors(len(CURVE_CONTEXTS))]
-_CONTEXT_AT_NIGHT = [to_hex(color) for color in colormaps["viridis"](np.linspace(0.35, 1, len(CURVE_CONTEXTS)))]
+CONTEXT = [to_hex(color) for color in context_colors(len(CURVE_CONTEXTS))]
+CONTEXT_AT_NIGHT = [to_hex(color) for color in colormaps["viridis"](np.linspace(0.35, 1, len(CURVE_CONTEXTS)))]
 
 
 #: What thousands of marks share, said once: a class of the page's style sheet each.
@@ -82,7 +82,7 @@ def _figure_styles() -> str:
     """Of the page's style sheet: the colours of lines by context length, and what marks share."""
     day, night = (
         " ".join(f"--n{place}: {color};" for place, color in enumerate(colors))
-        for colors in (_CONTEXT, _CONTEXT_AT_NIGHT)
+        for colors in (CONTEXT, CONTEXT_AT_NIGHT)
     )
     shared = "\n".join(f"svg .s{place} {{ {style}; }}" for place, style in enumerate(_STYLES))
     return f":root {{ {day} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {night} }} }}\n{shared}\n"
@@ -99,7 +99,7 @@ def inline_svg(text: str, title: str) -> Markup:
     text = re.sub(r' d="([^"]*)"', _as_one_line, text)
     text = re.sub(r"<g( [^>]*)?>((?: ?<use [^>]*/>)+) ?</g>", _with_one_style, text)
     text = text.replace("xlink:href", "href").replace(INK, "var(--ink)")
-    for place, color in enumerate(_CONTEXT):
+    for place, color in enumerate(CONTEXT):
         text = text.replace(color, f"var(--n{place})")
     for place, style in enumerate(_STYLES):
         text = text.replace(f'style="{style}"', f'class="s{place}"')

@@ -77,12 +77,12 @@ def run(
 def _behaviour(subject, count: int, seed: int, interventions: bool, show):
     """The verdict on predictions alone."""
     from layerstep.measurement.combined.entry import RELABELLED
-    from layerstep.measurement.combined.kept_paths import kept_paths
+    from layerstep.measurement.combined.kept_paths import cached_path
     from layerstep.measurement.identification.pipeline import identify_path
     from layerstep.tasks import sample
 
     prompts = subject.prompts or sample(subject.task, count, seed)
-    model_fn = subject.own or (kept_paths(subject.probes) if subject.probes else None)
+    model_fn = subject.own or (cached_path(subject.probes) if subject.probes else None)
     path = subject.path
     if path is None:
         assert model_fn is not None  # a model without predictions of its own comes with probes

@@ -9,7 +9,7 @@ import torch
 
 import layerstep as ls
 from layerstep.measurement import Instrument
-from layerstep.measurement.combined.kept_paths import kept_paths
+from layerstep.measurement.combined.kept_paths import cached_path
 from layerstep.measurement.identification import cache, library
 from layerstep.measurement.reading.probes import Probes
 from layerstep.tasks import Trajectory
@@ -167,20 +167,20 @@ def test_writers_at_the_same_time_leave_one_whole_file(folder, runs):
 def test_what_probes_read_is_kept_for_the_same_weights_and_prompts(folder, monkeypatch):
     probes = ls.probe(GPT(Model(layers=2, heads=2, width=16), d=5, N=8).initialise(1), TASK, prompts=64)
     plain = probes.path(PROMPTS)
-    first = kept_paths(probes)(PROMPTS)
+    first = cached_path(probes)(PROMPTS)
     for thread in threading.enumerate():
         if thread.name == "layerstep-cache":
             thread.join()
     monkeypatch.setattr(Probes, "path", lambda self, prompts: Trajectory(plain.values + 1, plain.stages))
-    again = kept_paths(probes)(PROMPTS)
+    again = cached_path(probes)(PROMPTS)
     for each in (first, again):
         assert torch.equal(each.values, plain.values)
         assert torch.equal(each.stages, plain.stages)
         assert each.label == plain.label
     others = [
-        kept_paths(probes)(PROMPTS[:63]),
-        kept_paths(replace(probes, weights=tuple(1.0000001 * w for w in probes.weights)))(PROMPTS),
+        cached_path(probes)(PROMPTS[:63]),
+        cached_path(replace(probes, weights=tuple(1.0000001 * w for w in probes.weights)))(PROMPTS),
     ]
     probes.reader.model.blocks[1].up.bias.data[3] += 1e-6  # less than what float16 sees
-    others.append(kept_paths(probes)(PROMPTS))
+    others.append(cached_path(probes)(PROMPTS))
     assert all(torch.equal(other.values, plain.values + 1) for other in others)

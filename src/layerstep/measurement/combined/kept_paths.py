@@ -16,7 +16,7 @@ from layerstep.tasks import Prompts, Trajectory
 CODE = ("tasks", "training", "measurement/reading")
 
 
-def kept_paths(probes: Probes) -> Callable[[Prompts], Trajectory]:
+def cached_path(probes: Probes) -> Callable[[Prompts], Trajectory]:
     """`probes.path`; of a GPT on the CPU, as it was saved, from the user's cache directory where it was read before."""
     reader = probes.reader
     if not isinstance(reader, GPTReader) or reader.model.read_in.weight.device.type != "cpu":

@@ -59,6 +59,7 @@ def built(tmp_path_factory, plant):
     patch.setattr(solvers, "solver_curves", lambda store, name, steps: real(store, name, steps, 4))
     patch.setattr(collection.solvers, "conditioning", lambda store: {})
     patch.setattr(collection.solvers, "cg_precision", lambda store: None)
+    patch.setattr(collection.planted_paths, "compare_planted_paths", lambda store: [])
     patch.setattr(collection.noise, "ridge_noise", lambda store: {})
     patch.setattr(collection.noise, "model_noise", lambda store, names: {})
     said: list[str] = []

@@ -16,6 +16,7 @@ from layerstep.reproduction.numbers import (
     constructed,
     measurements,
     noise,
+    planted_paths,
     twin,
     verdicts,
 )
@@ -327,11 +328,12 @@ def test_what_cannot_be_computed_is_named_and_the_rest_is_there(tmp_path, monkey
     monkeypatch.setattr(constructed, "constructed_models", refuse)
     monkeypatch.setattr(constructed, "constructed_walk", lambda store: walk)
     monkeypatch.setattr(constructed, "constructed_schemes", refuse)
+    monkeypatch.setattr(planted_paths, "compare_planted_paths", refuse)
     monkeypatch.setattr(solvers, "solver_curves", lambda store, setting, steps: compute_curves(setting, 3, 2))
     monkeypatch.setattr(measurements, "measure", lambda store, name: refuse() if name == "uniform" else planted[name])
     failed: dict[str, str] = {}
     numbers = collect(Store(tmp_path), ["uniform", "sphere", "sphere-fast"], failed)
-    assert {*failed} == {"noise", "cg-precision", "constructed models", "schemes", "uniform"}
+    assert {*failed} == {"noise", "cg-precision", "constructed models", "schemes", "planted paths", "uniform"}
     assert list(numbers.models) == list(numbers.model_noise) == ["sphere", "sphere-fast"]
     assert (numbers.noise, numbers.walk, numbers.schemes) == ({}, walk, None)
     assert list(numbers.conditioning) == list(SETTINGS)

@@ -354,3 +354,15 @@ def test_what_is_asked_for_is_measured_before_the_report(measure, again, monkeyp
     calls.clear()
     reproduce(tmp_path / "out")
     assert calls == [("report", {})]
+
+
+def test_what_marks_of_all_figures_share_is_said_once(report):
+    tick = f'<g style="fill: {INK}; stroke: {INK}; stroke-width: 0.8"><use href="#a"/></g>'
+    short = document.inline_svg(f'<svg height="1pt" width="1pt">{tick}</svg>', "ticks")
+    (name,) = re.findall(r'<g class="(\w+)"><use', short)
+    text = report[0].page.read_text()
+    assert f"svg .{name} {{ fill: var(--ink); stroke: var(--ink); stroke-width: 0.8; }}" in text
+    assert text.count(f'class="{name}"') > 20
+    assert (
+        "stroke: var(--ink); stroke-width: 0.8" not in re.sub(r"(?s)<style>.*?</style>", "", text).split("<svg", 1)[1]
+    )

@@ -362,7 +362,5 @@ def test_what_marks_of_all_figures_share_is_said_once(report):
     (name,) = re.findall(r'<g class="(\w+)"><use', short)
     text = report[0].page.read_text()
     assert f"svg .{name} {{ fill: var(--ink); stroke: var(--ink); stroke-width: 0.8; }}" in text
-    assert text.count(f'class="{name}"') > 20
-    assert (
-        "stroke: var(--ink); stroke-width: 0.8" not in re.sub(r"(?s)<style>.*?</style>", "", text).split("<svg", 1)[1]
-    )
+    assert text.count(f'class="{name}"') > 10
+    assert 'style="fill: var(--ink); stroke: var(--ink); stroke-width: 0.8"' not in text

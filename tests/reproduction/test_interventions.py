@@ -71,7 +71,7 @@ def test_the_planted_networks_are_recognised_and_no_decoy_is(shipped):
 
 def test_what_was_measured_is_judged_by_the_rule_that_is_given(alone):
     assert written_into()[PLANTED].claimed == "richardson, functional"
-    assert written_into(CausalRule(unexplained=1e-15))[PLANTED].claimed == ""
+    assert written_into(CausalRule(layers=99))[PLANTED].claimed == ""
 
 
 DAMAGE = {

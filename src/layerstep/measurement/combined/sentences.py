@@ -85,7 +85,7 @@ def _evidence(found: Identification) -> str:
     if found.interventions is not None:
         tested = [layer for layer in found.interventions.layers if layer.match is not None]
         if tested and not found.interventions.claims:
-            least = min(layer.match.unexplained for layer in tested if layer.match is not None)
+            least = min(each.unexplained for layer in tested if layer.match for each in layer.match.ranking)
             parts.append(
                 f"written into, none of {len(tested)} sites answers as a solver that was tried (at best {least:.0%} of "
                 "the response is left)"

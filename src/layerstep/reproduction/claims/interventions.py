@@ -53,12 +53,7 @@ def _right(network: WrittenInto) -> bool:
 
 def left(networks: Iterable[WrittenInto]) -> list[float]:
     """Of each network the share of the response that the nearest solver leaves, the median over its layers."""
-    found = []
-    for network in networks:
-        layers = [layer.match.unexplained for layer in network.result.layers if layer.match is not None]
-        if layers:
-            found.append(median(layers))
-    return found
+    return [median(network.left) for network in networks if network.left]
 
 
 def span(values: Sequence[float]) -> str:

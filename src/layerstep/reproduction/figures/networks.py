@@ -47,7 +47,7 @@ def name_of(network: WrittenInto) -> str:
 
 def axis(numbers: Numbers) -> Result | None:
     """What the nearest solver leaves of the response of every layer."""
-    found = {name: each for name, each in numbers.interventions.items() if _left(each)}
+    found = {name: each for name, each in numbers.interventions.items() if each.left}
     if not found:
         return None
     limit = next(iter(found.values())).result.rule.unexplained
@@ -68,16 +68,12 @@ def axis(numbers: Numbers) -> Result | None:
     )
 
 
-def _left(network: WrittenInto) -> list[float]:
-    return [layer.match.unexplained for layer in network.result.layers if layer.match is not None]
-
-
 def _draw_axis(found: Networks, limit: float) -> Figure:
     with figure(6.6, 1.1 + 0.2 * len(found)) as fig:
         ax = fig.subplots()
         for line, network in enumerate(found.values()):
             color = GROUPS[network.group][1]
-            left = np.clip(_left(network), 1e-8, 1)
+            left = np.clip(network.left, 1e-8, 1)
             ax.plot(left, [line] * len(left), "o", color=color, markersize=4, alpha=0.75, markeredgewidth=0)
             ax.plot(median(left), line, "|", color=INK, markersize=9)
         ax.axvline(limit, color=INK, linestyle="--", linewidth=1)
@@ -113,7 +109,7 @@ def _summary(found: Networks) -> Table:
                 GROUPS[network.group][0],
                 network.claimed or "no claim",
                 f"{right} of {len(nearest)}" if known else "",
-                f"{median(match.unexplained for match in nearest):.2g}",
+                f"{median(network.left):.2g}",
                 _said(network.readings.get("labels")),
                 _said(network.readings.get("lens")),
             ]

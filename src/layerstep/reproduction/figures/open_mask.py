@@ -72,5 +72,5 @@ def _said(network: WrittenInto | None) -> list[str]:
     """What is claimed, and what the nearest solver leaves of the response."""
     if network is None:
         return ["its weights are not here", ""]
-    left = [layer.match.unexplained for layer in network.result.layers if layer.match is not None]
+    left = network.left
     return [network.claimed or "no claim", f"{median(left):.0%}"] if left else ["cannot be tested", ""]

@@ -165,6 +165,12 @@ class WrittenInto:
         return self.truth in self.result.facts["solvers"]
 
     @property
+    def left(self) -> list[float]:
+        """By layer, the share of the response that the nearest solver leaves, in whichever form."""
+        matches = [layer.match for layer in self.result.layers if layer.match is not None]
+        return [min(each.unexplained for each in match.ranking) for match in matches]
+
+    @property
     def claimed(self) -> str:
         """What is claimed of it under today's rule, in words; "" for nothing."""
         return "; ".join(dict.fromkeys(f"{claim.solver}, {claim.form}" for claim in self.result.claims))

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from layerstep.errors import InputError
 from layerstep.measurement.interventions.passes import Batch
 
 #: Directions of less than this share of the largest variance, or of the states' mean square, are rounding.
@@ -77,7 +78,13 @@ class Moments:
     def of(states: Float[Tensor, "tokens W"], inputs: Inputs) -> Moments:
         left = inputs.left(states.double())
         covariance = left.mT @ left / len(left)
-        values, vectors = torch.linalg.eigh(covariance)
+        try:
+            values, vectors = torch.linalg.eigh(covariance)
+        except torch.linalg.LinAlgError as error:
+            largest = float(states.abs().max())
+            raise InputError(
+                f"model: its states reach {largest:.2g}, too large to compare. Nothing was tried."
+            ) from error
         size = float(states.double().square().mean()) if len(states) else 0.0
         keep = values > max(CUTOFF * float(values[-1]), ROUNDING * size)
         values, vectors = values[keep], vectors[:, keep]

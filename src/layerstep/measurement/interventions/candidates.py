@@ -14,14 +14,17 @@ A new solver is one function and one entry of SOLVERS.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.tasks import Prompts, Task
+from layerstep.measurement.identification.linear_tasks import is_linear
+from layerstep.tasks import Prompts
 from layerstep.tasks.kernels import KERNELS
 from layerstep.tasks.posterior import ridge
 from layerstep.threads import one_thread
@@ -60,6 +63,10 @@ class Iteration:
             kept.append(now)
         return torch.stack(kept)
 
+    def predictions(self, steps: int) -> Float[Tensor, "t B"]:
+        """At the query, before the first and after every step: the same in both forms."""
+        return (self.states("dual", steps) * self.k).sum(-1)
+
     def step(self, form: str, state: Float[Tensor, "B n"]) -> Float[Tensor, "B n"]:
         if form == "functional":
             return state - _times(self.A, _times(self.P, state))
@@ -97,6 +104,62 @@ class Iteration:
         return [each.squeeze(-2) for each in found]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChangingIteration(Iteration):
+    """GD++ in its functional form: with the residuals the inputs change, x <- x - gamma X'X x, and with them
+
+        K' = K (I - gamma K)²       k' = k (I - gamma K)²
+
+    A and k are those before the first step; an intervention is made after `start` steps. P is diagonal, eta I.
+    """
+
+    gamma: Float[Tensor, "B 1 1"]
+    start: int
+
+    def _operators(self, start: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """(A, k) of the steps from `start` on."""
+        A, k = self.A, self.k
+        for at in itertools.count():
+            if at >= start:
+                yield A, k
+            turn = torch.eye(A.shape[-1], dtype=A.dtype) - self.gamma * A
+            A, k = A @ turn @ turn, _row(_row(k, turn), turn)
+
+    def states(self, form: str, steps: int) -> Float[Tensor, "t B n"]:
+        kept = [self.y]
+        for (A, _), _ in zip(self._operators(0), range(steps), strict=False):
+            kept.append(kept[-1] - _times(A, _times(self.P, kept[-1])))
+        return torch.stack(kept)
+
+    def maps(self, form: str, steps: int) -> Float[Tensor, "t B n n"]:
+        kept = [torch.eye(self.A.shape[-1], dtype=self.A.dtype).expand_as(self.A)]
+        for (A, _), _ in zip(self._operators(0), range(steps), strict=False):
+            kept.append(kept[-1] - A @ (self.P @ kept[-1]))
+        return torch.stack(kept)
+
+    def predictions(self, steps: int) -> Float[Tensor, "t B"]:
+        states = self.states("functional", steps)
+        moves = [(_row(k, self.P) * r).sum(-1) for (_, k), r in zip(self._operators(0), states[:-1], strict=False)]
+        return torch.stack([torch.zeros_like(self.k[:, 0]), *moves]).cumsum(0)
+
+    def change(self, form: str, delta: Float[Tensor, "B n"], steps: int) -> Float[Tensor, "B n"]:
+        for (A, _), _ in zip(self._operators(self.start), range(steps), strict=False):
+            delta = delta - _times(A, _times(self.P, delta))
+        return delta
+
+    def _rows(self, form: str, steps: int) -> list[Float[Tensor, "B n"]]:
+        rows = [torch.zeros_like(self.k)]
+        passed = torch.eye(self.A.shape[-1], dtype=self.A.dtype).expand_as(self.A)  # of a change, to this step
+        for (A, k), _ in zip(self._operators(self.start), range(steps), strict=False):
+            rows.append(rows[-1] + _row(_row(k, self.P), passed))
+            passed = passed - A @ (self.P @ passed)
+        return rows
+
+
+def _row(vector: Tensor, matrix: Tensor) -> Tensor:
+    return (vector.unsqueeze(-2) @ matrix).squeeze(-2)
+
+
 def _times(matrix: Tensor, vector: Tensor) -> Tensor:
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
@@ -109,11 +172,20 @@ Step = Callable[[Tensor, Tensor, int], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Solver:
-    """P is `own` times that of `operators`, or one number for all prompts times it."""
+    """P is `own` times that of `operators`, or one number for all prompts times it.
+
+    shapes: the values of v that a search begins with: multiples of the task's bandwidth, or of gamma / eta in GD++,
+    whose inputs are `changing`; one value where there is nothing to choose. special: the solver that this one becomes
+    for one value of v.
+    """
 
     operators: Callable[[Tensor, Tensor, float], Operators]
     own: Step
     own_in_words: str
+    forms: tuple[str, ...] = FORMS
+    shapes: tuple[float, ...] = BANDWIDTHS
+    changing: bool = False
+    special: str = ""
 
 
 def _richardson(K: Tensor, k: Tensor, lam: float) -> Operators:
@@ -173,6 +245,29 @@ def _root_of_length(A: Tensor, P: Tensor, N: int) -> Tensor:
     return _by_length(A, P, N).sqrt()
 
 
+def _descent(K: Tensor, k: Tensor, lam: float) -> Operators:
+    """A = K, P = eta I: gradient descent on |y - X theta|², without a ridge."""
+    return K, torch.diag_embed(torch.ones_like(k)), k
+
+
+def _newton(K: Tensor, k: Tensor, lam: float) -> Operators:
+    """A = K, P = eta K: the filter of Newton's iteration from M = eta S, whose t steps are 2^t of these."""
+    return K, K, k
+
+
+def _root_of_newton(K: Tensor, k: Tensor, lam: float) -> Operators:
+    """P = eta K^1/2."""
+    with one_thread():
+        values, vectors = torch.linalg.eigh(K)
+    return K, (vectors * values.clamp_min(0).sqrt().unsqueeze(-2)) @ vectors.mT, k
+
+
+def _largest_of_root(A: Tensor, P: Tensor, N: int) -> Tensor:
+    """1 / eig_max(K)^3/2 of each prompt."""
+    with one_thread():
+        return torch.linalg.eigvalsh(A)[:, -1:, None] ** -1.5
+
+
 EACH = "1 / eig_max of each prompt"
 #: By mask. Under a causal mask only causal solvers have a state that fits into tokens (docs/interventions.md).
 SOLVERS: dict[str, dict[str, Solver]] = {
@@ -198,16 +293,60 @@ BETWEEN: dict[str, dict[str, Solver]] = {
 }
 
 
+#: The same of linear tasks, whose kernel has negative values and no bandwidth.
+LINEAR_SOLVERS: dict[str, dict[str, Solver]] = {
+    "open": {
+        "gd-weights": Solver(operators=_descent, own=_largest, own_in_words=EACH, shapes=(1.0,)),
+        "gd++": Solver(
+            operators=_descent,
+            own=_largest,
+            own_in_words=EACH,
+            forms=("functional",),
+            shapes=(0.02, 0.05, 0.1, 0.2, 0.4),
+            changing=True,
+            special="gd-weights",
+        ),
+        "newton": Solver(operators=_newton, own=_largest_of_product, own_in_words=EACH, shapes=(1.0,)),
+    },
+    "causal": {
+        "causal-gd": Solver(operators=_causal(_descent), own=_by_length, own_in_words="1 / (1 + N/4)", shapes=(1.0,)),
+    },
+}
+LINEAR_BETWEEN: dict[str, dict[str, Solver]] = {
+    "open": {"half-newton": Solver(operators=_root_of_newton, own=_largest_of_root, own_in_words=EACH, shapes=(1.0,))},
+    "causal": {},
+}
+ALL: dict[str, Solver] = {
+    name: solver
+    for table in (SOLVERS, BETWEEN, LINEAR_SOLVERS, LINEAR_BETWEEN)
+    for solvers in table.values()
+    for name, solver in solvers.items()
+}
+LINEAR = frozenset(name for solvers in LINEAR_SOLVERS.values() for name in solvers)
+UNCLAIMED = frozenset(name for table in (BETWEEN, LINEAR_BETWEEN) for solvers in table.values() for name in solvers)
+
+
+def solvers_of(task: Any, mask: str) -> list[str]:
+    """What may be found in a model of this task."""
+    return list((LINEAR_SOLVERS if is_linear(task) else SOLVERS)[mask])
+
+
+def between_of(task: Any, mask: str) -> list[str]:
+    """What is tried beside them, and claimed by no one."""
+    return list((LINEAR_BETWEEN if is_linear(task) else BETWEEN)[mask])
+
+
 def own_in_words(solver: str) -> str:
     """The size of the steps that is a solver's own."""
-    return next(each[solver].own_in_words for each in (*SOLVERS.values(), *BETWEEN.values()) if solver in each)
+    return ALL[solver].own_in_words
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A solver in one form with one bandwidth: what a layer may be found to run.
+    """A solver in one form: what a layer may be found to run.
 
-    eta: the size of its steps on all prompts; None: its own, by default 1 / eig_max of each prompt.
+    v: the bandwidth of its kernel; of GD++ gamma / eta. eta: the size of its steps on all prompts; None: its own, by
+    default 1 / eig_max of each prompt. start: how many steps were taken before, of GD++.
     """
 
     solver: str
@@ -215,15 +354,24 @@ class Candidate:
     mask: str
     v: float
     eta: float | None = None
+    start: int = 0
 
     @property
     def name(self) -> str:
         return f"{self.solver}, {self.form}"
 
-    def iteration(self, prompts: Prompts, task: Task) -> Iteration:
+    @property
+    def shaped(self) -> bool:
+        """Whether v means anything."""
+        return len(ALL[self.solver].shapes) > 1
+
+    def iteration(self, prompts: Prompts, task: Any) -> Iteration:
         """Its operators for the last point of the prompts, from all points before it, in float64."""
-        K = KERNELS[task.kernel](prompts.x.double(), prompts.x.double(), self.v)
-        solver = (SOLVERS[self.mask] | BETWEEN[self.mask])[self.solver]
+        x, solver = prompts.x.double(), ALL[self.solver]
+        K = task.gram(x, x) if is_linear(task) else KERNELS[task.kernel](x, x, self.v)
         A, P, k = solver.operators(K[:, :-1, :-1], K[:, -1, :-1], task.lam)
         eta = solver.own(A, P, task.N) if self.eta is None else torch.full_like(A[:, :1, :1], self.eta)
-        return Iteration(A=A, P=eta * P, k=k, y=prompts.y.double()[:, :-1], eta=eta[:, 0, 0])
+        parts = {"A": A, "P": eta * P, "k": k, "y": prompts.y.double()[:, :-1], "eta": eta[:, 0, 0]}
+        if solver.changing:
+            return ChangingIteration(**parts, gamma=self.v * eta, start=self.start)
+        return Iteration(**parts)

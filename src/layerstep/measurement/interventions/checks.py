@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from layerstep.measurement.identification.linear_tasks import is_linear
 from layerstep.measurement.interventions.alignment import Inputs, Moments, known_inputs
 from layerstep.measurement.interventions.candidates import Candidate
 from layerstep.measurement.interventions.library import READ_STEPS, Library
@@ -20,7 +22,7 @@ from layerstep.measurement.interventions.passes import Batch, at_examples, predi
 from layerstep.measurement.interventions.search import Match, Reading
 from layerstep.measurement.reading.edits import Edit, Recording
 from layerstep.measurement.reading.hooks import EditableReader
-from layerstep.tasks import Prompts, Task
+from layerstep.tasks import Prompts
 from layerstep.tasks.posterior import cholesky
 from layerstep.tasks.prompts import normals
 
@@ -45,7 +47,7 @@ class Dose:
 class Passes:
     """Prompts that finite changes are made on: passes without any, made once for all sites."""
 
-    def __init__(self, reader: EditableReader, task: Task, batches: list[Batch], seed: int) -> None:
+    def __init__(self, reader: EditableReader, task: Any, batches: list[Batch], seed: int) -> None:
         self.reader, self.task, self.batches, self.seed = reader, task, batches, seed
 
     @functools.cached_property
@@ -197,11 +199,14 @@ def swaps(site: Site) -> Swap:
     return Swap(coverage=1 - missed / moved, inert=1 - inert / moved)
 
 
-def _relabelled(batch: Batch, task: Task, seed: int, index: int) -> Batch:
+def _relabelled(batch: Batch, task: Any, seed: int, index: int) -> Batch:
     """The same points with other labels of the task."""
     full = batch.prompts
-    L = cholesky(task.gram(full.x.double(), full.x.double()), task.lam)
-    y = (L @ normals(seed, index, LABELS, (full.B, full.N + 1, 1))).squeeze(-1)
+    if is_linear(task):  # whose K + lam I may be singular
+        y = task.relabel(full, seed + index).y.to(full.y)
+    else:
+        L = cholesky(task.gram(full.x.double(), full.x.double()), task.lam)
+        y = (L @ normals(seed, index, LABELS, (full.B, full.N + 1, 1))).squeeze(-1)
     prompts = Prompts(full.x, y)
     prefix = Prompts(full.x[:, : batch.n + 1], y[:, : batch.n + 1])
     return Batch(prompts=prompts, prefix=prefix, n=batch.n)

@@ -13,10 +13,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.measurement.interventions.candidates import Candidate
+from layerstep.measurement.interventions.candidates import ALL, Candidate
 from layerstep.measurement.interventions.channels import Channels
-from layerstep.measurement.interventions.library import MOST_STEPS, Library
+from layerstep.measurement.interventions.library import MOST_STEPS, SIZES, Library
 
+#: Steps per layer that GD++ may take.
+PER_LAYER = (1, 2, 3)
 #: How many numbers of steps left are looked at.
 SEARCHED = 4
 #: A number of steps more, or less, must leave so much less.
@@ -44,6 +46,30 @@ def fit(
     return candidate, k
 
 
+def fit_changing(
+    library: Library, channels: Channels, name: tuple[str, str], depth: tuple[float, float], fitted: bool
+) -> tuple[Candidate, int]:
+    """The same where the steps before the intervention matter too: as many per layer on both sides of the site.
+
+    Steps before and after, their size and gamma trade off: freely fitted, seventeen short ones come as near as five.
+    """
+    found = []
+    for per_layer in PER_LAYER:
+        before, after = (round(per_layer * layers) for layers in depth)
+        if after < 1:
+            continue
+        grid = library.candidates(*name, start=before)
+        if fitted:
+            grid = [replace(each, eta=size * library.typical(each)) for each in grid for size in SIZES]
+        shares = [float(channels.shares(library.row_of(each, after)[None])[0, -1]) for each in grid]
+        likely = [grid[at] for at in torch.tensor(shares).argsort(descending=True)[:SEARCHED].tolist()]
+        found += [(*_least_squares(library, channels, each, after, rounds=12), after) for each in likely]
+    if not found:
+        return library.candidates(*name)[0], 0
+    _, candidate, after = min(found, key=lambda each: each[0])
+    return candidate, after
+
+
 def fit_with_size(
     library: Library, channels: Channels, near: Candidate, steps: int, eta: float
 ) -> tuple[Candidate, int]:
@@ -52,6 +78,8 @@ def fit_with_size(
     about = round(steps * near.eta / eta)
     counts = {min(max(k, 1), MOST_STEPS) for k in (about - 1, about, about + 1, steps)}
     start = replace(near, eta=eta)
+    if ALL[near.solver].changing:
+        return _least_squares(library, channels, start, steps, rounds=8, sized=False)[1], steps
     found = [(*_least_squares(library, channels, start, k, rounds=8, sized=False), k) for k in sorted(counts)]
     _, candidate, k = min(found, key=lambda each: each[0])
     return candidate, k
@@ -60,11 +88,11 @@ def fit_with_size(
 def _least_squares(
     library: Library, channels: Channels, start: Candidate, steps: int, rounds: int, sized: bool = True
 ) -> tuple[float, Candidate]:
-    """What is left, and the candidate, after `rounds` rounds of Levenberg and Marquardt's search; sized=False: of the
-    bandwidth alone."""
+    """What is left, and the candidate, after `rounds` rounds of Levenberg and Marquardt's search; sized=False: of v
+    alone. Of a solver without a bandwidth v stays where it is."""
     sized = sized and start.eta is not None
     here = torch.tensor([start.v, start.eta or 1.0], dtype=torch.float64).log()
-    axes = torch.eye(2, dtype=torch.float64)[: 1 + sized]
+    axes = torch.eye(2, dtype=torch.float64)[[axis for axis, free in enumerate((start.shaped, sized)) if free]]
 
     def at(point: Float[Tensor, "2"]) -> tuple[Tensor, Candidate]:
         v, eta = point.exp().tolist()
@@ -75,7 +103,7 @@ def _least_squares(
 
     missed, candidate = at(here)
     damping = 1e-3
-    for _ in range(rounds):
+    for _ in range(rounds if len(axes) else 0):
         slopes = torch.stack([(at(here + NEAR * axis)[0] - missed) / NEAR for axis in axes])
         gram, down = slopes @ slopes.mT, -slopes @ missed
         size = gram.diagonal().mean().clamp_min(1e-12)

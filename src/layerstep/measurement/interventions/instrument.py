@@ -19,7 +19,7 @@ from torch import Tensor
 from layerstep.errors import require_callable, require_choice, require_count, require_flag, require_kind, require_seed
 from layerstep.measurement.interventions.alignment import Inputs, Moments, align, known_inputs
 from layerstep.measurement.interventions.baselines import p_value
-from layerstep.measurement.interventions.candidates import BETWEEN, SOLVERS
+from layerstep.measurement.interventions.candidates import ALL, between_of, solvers_of
 from layerstep.measurement.interventions.channels import Channels
 from layerstep.measurement.interventions.checks import DOSES, Passes, Site, accumulates, doses, swaps, transition
 from layerstep.measurement.interventions.library import Library
@@ -27,10 +27,10 @@ from layerstep.measurement.interventions.operator import describe
 from layerstep.measurement.interventions.passes import draw, gradients, states
 from layerstep.measurement.interventions.result import CausalResult, Contender, LayerResult, MatchResult
 from layerstep.measurement.interventions.rule import CausalRule
-from layerstep.measurement.interventions.search import FLOOR, Match, Pairs, best_matches, read, settle, sums_of
+from layerstep.measurement.interventions.search import FLOOR, SIMPLER, Match, Pairs, best_matches, read, settle, sums_of
 from layerstep.measurement.reading.hooks import EditableReader, reader_of, require_causal
 from layerstep.stats import interval, resamples
-from layerstep.tasks import Task
+from layerstep.tasks import require_task
 from layerstep.threads import one_thread
 
 #: Prompts that readers are fitted on, that matches are chosen on, that they are scored on, and of finite checks.
@@ -58,7 +58,7 @@ def intervene(
     prompts: how many to fit, choose, score and check on (PROMPTS). without: solvers to leave out of the search.
     checks=False leaves out what no claim needs: doses other than 1, swaps, operators.
     """
-    require_kind("task", task, Task, "Interventions are about Gaussian-process tasks")
+    require_task(task, "lam", "gram", "sample")
     require_kind("prompts", {} if prompts is None else prompts, Mapping, f"Such as {{'fit': {PROMPTS['fit']}}}.")
     require_kind("without", without, Sequence, "Such as ['cg'].")
     require_kind("rule", rule or CausalRule(), CausalRule)
@@ -66,15 +66,16 @@ def intervene(
     require_flag(checks=checks)
     for name in prompts or {}:
         require_choice("prompts", name, PROMPTS)
-    for name in without:
-        require_choice("without", name, [solver for solvers in SOLVERS.values() for solver in solvers])
     counts = PROMPTS | (prompts or {})
     require_count(6, **counts)
     require_seed(seed=seed)
     reader = _editable(model)
+    solvers = solvers_of(task, reader.mask)
+    for name in without:
+        require_choice("without", name, ALL)
     with one_thread():
         run = _Run(reader, task, seed, counts, rule or CausalRule(), checks, progress or (lambda done: None))
-        return run.result([solver for solver in SOLVERS[reader.mask] if solver not in without])
+        return run.result([solver for solver in solvers if solver not in without])
 
 
 def _editable(model: Any) -> EditableReader:
@@ -89,7 +90,7 @@ class _Run:
     def __init__(
         self,
         reader: EditableReader,
-        task: Task,
+        task: Any,
         seed: int,
         counts: dict[str, int],
         rule: CausalRule,
@@ -120,7 +121,7 @@ class _Run:
         self.scored_on = [gradients(reader, batch, read) for batch in self.score]
         self.progress(0.35)
         self.solvers = solvers
-        self.library = Library(task, reader.mask, [*solvers, *BETWEEN[reader.mask]], self.fit, self.choose)
+        self.library = Library(task, reader.mask, [*solvers, *between_of(task, reader.mask)], self.fit, self.choose)
         found = []
         for index in range(len(reader.sites)):
             found.append(self._search(index, self._moments(index)))
@@ -144,10 +145,15 @@ class _Run:
         """What was found at a site, or why nothing can be."""
         J = torch.cat([each.examples[index].flatten(0, 1) for each in self.chosen_on])
         reason = _untestable(moments, J)
-        pairs = {} if reason else best_matches(self.library, Channels.of(J, moments))
+        pairs = {} if reason else best_matches(self.library, Channels.of(J, moments), self._depth(index))
         if not any(match.share > 0 for pair in pairs.values() for match in pair):
             return {}, reason or "no solver's state can be read beside the inputs, or writing it changes nothing"
         return pairs, ""
+
+    def _depth(self, index: int) -> tuple[float, float]:
+        """Layers before a site and behind it."""
+        stages = self.reader.stages
+        return stages[index], stages[-1] - stages[index]
 
     def _site(self, index: int, pairs: Pairs, reason: str) -> tuple[LayerResult, Site | None]:
         name, stage = self.reader.sites[index], self.reader.stages[index]
@@ -204,6 +210,11 @@ class _Run:
                 nearest = matches[at].candidate
                 break
         first = next(at for at, match in enumerate(matches) if match is pairs[nearest.name][0])
+        for at in by_left:  # the special case, where the general solver leaves nearly as much
+            special = matches[at].candidate.solver == ALL[nearest.solver].special
+            if special and matches[at].candidate.form == nearest.form and left[at] <= SIMPLER * left[first] + FLOOR:
+                first = next(k for k, match in enumerate(matches) if match is pairs[matches[at].candidate.name][0])
+                break
         order = sorted(range(len(matches)), key=lambda at: (at != first, left[at]))
         base = (1 - sums[first].share(weights)).clamp_min(FLOOR)
         found = []

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.measurement.interventions.candidates import BANDWIDTHS, FORMS, Candidate
+from layerstep.measurement.identification.families import bandwidth_of
+from layerstep.measurement.interventions.candidates import ALL, Candidate
 from layerstep.measurement.interventions.passes import Batch
-from layerstep.tasks import Task
 
 #: Steps t at which a candidate's state is looked for. Any that correlates with the state will do: t is not identified.
 READ_STEPS = tuple(range(1, 29))
@@ -24,18 +25,24 @@ SIZES = (1.0, 0.3, 0.45, 0.67, 1.4)
 class Library:
     """The rows of every candidate on given prompts, made once for all sites."""
 
-    def __init__(self, task: Task, mask: str, solvers: Sequence[str], fit: list[Batch], choose: list[Batch]) -> None:
+    def __init__(self, task: Any, mask: str, solvers: Sequence[str], fit: list[Batch], choose: list[Batch]) -> None:
         self.task, self.mask, self.fit, self.choose = task, mask, fit, choose
-        self.bandwidths = [factor * task.v for factor in BANDWIDTHS]
-        self.names = [(solver, form) for solver in solvers for form in FORMS]
+        self.names = [(solver, form) for solver in solvers for form in ALL[solver].forms]
         self.rows: dict[Candidate, Tensor] = {}
         for name in self.names:
-            own = [self.candidate(*name, v) for v in self.bandwidths]
-            fitted = [replace(each, eta=size * self.typical(each)) for each in own[1::2] for size in SIZES]
+            if ALL[name[0]].changing:
+                continue  # its rows depend on the site
+            own = self.candidates(*name)
+            some = own[1::2] if len(own) > 1 else own
+            fitted = [replace(each, eta=size * self.typical(each)) for each in some for size in SIZES]
             self.rows |= {each: self.rows_of(each, choose, MOST_STEPS) for each in (*own, *fitted)}
 
-    def candidate(self, solver: str, form: str, v: float) -> Candidate:
-        return Candidate(solver=solver, form=form, mask=self.mask, v=v)
+    def candidates(self, solver: str, form: str, start: int = 0) -> list[Candidate]:
+        """A solver with its own steps, at every v that a search begins with."""
+        known = ALL[solver]
+        unit = 1.0 if known.changing else bandwidth_of(self.task)
+        given = {"solver": solver, "form": form, "mask": self.mask, "start": start}
+        return [Candidate(v=shape * unit, **given) for shape in known.shapes]
 
     def grid(self, name: tuple[str, str], fitted: bool) -> list[Candidate]:
         """The candidates that a search begins with: the solver's own steps, or one number for all prompts."""
@@ -57,8 +64,7 @@ class Library:
         """What it predicts after these steps, the same in both forms."""
         parts = []
         for batch in self.fit:
-            iteration = candidate.iteration(batch.prefix, self.task)
-            parts.append((iteration.states("dual", max(steps))[list(steps)] * iteration.k).sum(-1).mT)
+            parts.append(candidate.iteration(batch.prefix, self.task).predictions(max(steps))[list(steps)].mT)
         return torch.cat(parts)
 
     def relabelled(self, candidate: Candidate, orders: list[Tensor], steps: Sequence[int]) -> Float[Tensor, "tokens k"]:

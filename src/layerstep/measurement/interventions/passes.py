@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -16,7 +17,7 @@ from torch import Tensor
 from layerstep.errors import InputError
 from layerstep.measurement.reading.edits import Edit, Recording
 from layerstep.measurement.reading.hooks import EditableReader, first_points
-from layerstep.tasks import Prompts, Task, sample
+from layerstep.tasks import Prompts, sample
 
 #: Prompts in a pass.
 PIECE = 16
@@ -38,7 +39,7 @@ class Batch:
             yield Batch(prompts=self.prompts[part], prefix=self.prefix[part], n=self.n)
 
 
-def draw(reader: EditableReader, task: Task, count: int, seed: int, stream: int) -> list[Batch]:
+def draw(reader: EditableReader, task: Any, count: int, seed: int, stream: int) -> list[Batch]:
     """`count` fresh prompts in batches of three context lengths: N, about 3N/4 and about N/2."""
     lengths = sorted({task.N, max(2, round(0.75 * task.N)), max(2, round(0.5 * task.N))}, reverse=True)
     prompts = sample(task, count, seed, FIRST_STEP + stream)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from layerstep.measurement.interventions.candidates import BETWEEN, own_in_words
+from layerstep.measurement.interventions.candidates import ALL, UNCLAIMED, own_in_words
 from layerstep.measurement.interventions.checks import Dose, Swap
 from layerstep.measurement.interventions.operator import Operator
 from layerstep.measurement.interventions.rule import CausalRule
@@ -19,8 +19,8 @@ class Contender:
     """One solver in one form at a site, scored on prompts it was not chosen on.
 
     unexplained: 1 - c² of the response rows. ratio: that, over what the nearest one leaves, the lower end of the 98 %
-    interval of a paired bootstrap over prompts. eta: the size of its steps, on average over prompts; fitted: whether it
-    is one number for all of them, fitted, and not the solver's own.
+    interval of a paired bootstrap over prompts. bandwidth: of GD++ gamma / eta. eta: the size of its steps, on average
+    over prompts; fitted: whether it is one number for all of them, fitted, and not the solver's own.
     """
 
     solver: str
@@ -38,7 +38,7 @@ class Contender:
 
     @property
     def claimable(self) -> bool:
-        return not any(self.solver in names for names in BETWEEN.values())
+        return self.solver not in UNCLAIMED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +125,12 @@ class Claim:
     def __str__(self) -> str:
         left = ", ".join(map(str, self.steps_left))
         size = f"{self.eta:.3g} on all prompts" if self.fitted else own_in_words(self.solver)
+        known = ALL[self.solver]
+        kernel = "" if len(known.shapes) == 1 else f", bandwidth {self.bandwidth:.2f}"
+        kernel = f", gamma {self.bandwidth:.2g} of its step size" if known.changing else kernel
         return (
-            f"{self.first} to {self.last}: {self.solver} in its {self.form} form, bandwidth {self.bandwidth:.2f}, "
-            f"step size {size}, steps left {left}"
+            f"{self.first} to {self.last}: {self.solver} in its {self.form} form{kernel}, step size {size}, "
+            f"steps left {left}"
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from layerstep.errors import require_positive
+from layerstep.measurement.interventions.candidates import ALL, LINEAR
 
 if TYPE_CHECKING:
     from layerstep.measurement.interventions.result import Contender, LayerResult, MatchResult
@@ -86,6 +87,7 @@ class CausalRule:
         excluded |= {"dual"} if layer.accumulate >= self.adds else set()
         least = self.rival if claimable else self.between
         others = [each for each in match.ranking if each.claimable == claimable and each.name != match.nearest.name]
+        others = [each for each in others if ALL[each.solver].special != match.solver]  # it holds the match itself
         needed = {each: 1 / self.rival if each.form in excluded else least for each in others}
         found = min(others, key=lambda each: each.ratio / needed[each], default=None)
         return found, least if found is None else needed[found]
@@ -116,7 +118,8 @@ class CausalRule:
                 if before.match and layer.match and _name(before.match) == _name(layer.match):
                     broken |= {before.site, layer.site}
                 runs.append([layer])
-        return [run for run in runs if _steps(run) >= self.layers and not any(layer.site in broken for layer in run)]
+        whole = [run for run in runs if not any(layer.site in broken for layer in run)]
+        return [run for run in whole if _steps(run) >= max(self.layers, _fewest(run))]
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -125,6 +128,15 @@ class CausalRule:
 def _steps(run: Sequence[LayerResult]) -> int:
     """How many numbers of steps left there are: between two halves of a step it is the same."""
     return len({layer.match.steps_left for layer in run if layer.match is not None})
+
+
+def _fewest(run: Sequence[LayerResult]) -> int:
+    """On linear tasks, where the size of the steps is fitted, three in the functional form: 1 - (1 - as)(1 - bs) is, up
+    to its gain, two steps of one size, whatever a and b are."""
+    first = run[0].match if run else None
+    if first is None or first.solver not in LINEAR:
+        return 0
+    return 3 if first.nearest.fitted and first.form == "functional" else 0
 
 
 def _eta(match: MatchResult) -> float:

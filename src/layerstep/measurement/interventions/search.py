@@ -20,9 +20,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from layerstep.measurement.interventions.alignment import Inputs, Moments
-from layerstep.measurement.interventions.candidates import Candidate
+from layerstep.measurement.interventions.candidates import ALL, Candidate
 from layerstep.measurement.interventions.channels import Channels, in_channels
-from layerstep.measurement.interventions.fitting import fit, fit_with_size
+from layerstep.measurement.interventions.fitting import fit, fit_changing, fit_with_size
 from layerstep.measurement.interventions.library import READ_STEPS, Library
 from layerstep.measurement.interventions.passes import Batch
 
@@ -89,14 +89,23 @@ class Sums:
 Pairs = dict[str, tuple[Match, Match]]
 
 
-def best_matches(library: Library, channels: Channels) -> Pairs:
-    """The best matches of every solver in every form at one site, by the responses of the prompts it is chosen on."""
+def best_matches(library: Library, channels: Channels, depth: tuple[float, float]) -> Pairs:
+    """The best matches of every solver in every form at one site, by the responses of the prompts it is chosen on.
+
+    depth: how many layers lie before the site, and how many behind it.
+    """
     tables = {candidate: channels.shares(rows) for candidate, rows in library.rows.items()}
+    for name in library.names:
+        if ALL[name[0]].changing:  # not on the grid
+            candidate, steps = fit_changing(library, channels, name, depth, fitted=True)
+            tables[candidate] = channels.shares(library.row_of(candidate, steps)[None])
     left = 1 - torch.stack([table.amax(0) for table in tables.values()]).amax(0)
     count = int((left <= ENOUGH * left[-1] + FLOOR).nonzero()[0]) + 1
     channels = channels.first(count)
 
     def best(name: tuple[str, str], fitted: bool) -> Match:
+        if ALL[name[0]].changing:
+            return _match(library, channels, *fit_changing(library, channels, name, depth, fitted))
         grid = library.grid(name, fitted)
         table = torch.stack([tables[each][:, count - 1] for each in grid])
         return _match(library, channels, *fit(library, grid, channels, table))

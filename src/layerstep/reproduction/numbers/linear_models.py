@@ -1,8 +1,8 @@
 """Models trained here on in-context linear regression: errors, the field's metric, and our verdict.
 
 `layerstep reproduce --measure missing` measures those of results/linear whose weights are here, about a minute each,
-and keeps what it finds beside them, in measured.json. Interventions are not among them: their candidates are
-iterations on kernels without negative values.
+and keeps what it finds beside them, in measured.json. Interventions are not among them:
+`ls.identify(model, task)` runs them, with the candidates of linear tasks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which solver do layers of linear self-attention run? Interventions on networks whose weights are written by hand.
 
-    python benchmarks/linear_interventions.py --seeds 1 2 --each 8
+    python benchmarks/linear_interventions.py --seeds 1 --each 5
 
 Tokens (x_i, y_i), the query with y = 0, and e_j += sum_i V e_i (x_i · W x_j): the networks of von Oswald et al.
 (2212.07677). With W = I a layer is a step of gradient descent, with a part of V that moves x of GD++. The stream is a
@@ -112,8 +112,8 @@ def specs(seed: int, each: int) -> list[Spec]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--each", type=int, default=8, help="networks of each kind per seed")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--each", type=int, default=5, help="networks of each kind per seed")
     given = parser.parse_args()
     torch.set_num_threads(1)
     counts: dict[str, Counter[str]] = defaultdict(Counter)

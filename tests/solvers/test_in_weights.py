@@ -205,3 +205,9 @@ def test_the_documentation_has_the_table_of_names():
     assert literature() in page.read_text(encoding="utf-8")
     for _, name, *_ in LITERATURE:
         assert name in SOLVERS or hasattr(ls.solvers, name.partition("(")[0])
+
+
+def test_online_descent_that_overflows_is_infinite() -> None:
+    task = ls.LinearRegression(d=3, N=8, sigma=0.1)
+    path = ls.solve(ls.OnlineGD(scale=1e140), ls.sample(task, 4, seed=0), task, steps=[0.0, 1.0, 2.0])
+    assert not path.values.isnan().any()

@@ -6,6 +6,7 @@ No token sees a later one, so both are run once, on all N points, for all prefix
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -37,7 +38,8 @@ class OnlineGD(Solver):
     def predictions(self, system: System, steps: Num[Tensor, "T"]) -> Float[Tensor, "B T"]:
         etas = self.scale * steps.to(system.y)
         w = system.batch.once((self, tuple(steps.tolist())), lambda: _one_pass(system.batch.whole, etas))
-        return torch.einsum("bn,btn->bt", system.k, w[..., : system.n])
+        found = torch.einsum("bn,btn->bt", system.k, w[..., : system.n])
+        return found.masked_fill(found.isnan(), math.inf)  # it diverges: a difference of numbers that overflowed
 
 
 def _one_pass(system: System, etas: Float[Tensor, "T"]) -> Float[Tensor, "B T N"]:

@@ -48,7 +48,8 @@ class Channels:
         """The share of each row that the first 1..m channels explain, with the writer that suits it best."""
         size = rows.square().sum(1, keepdim=True)
         found = (rows @ self.answers).square().cumsum(1)
-        return torch.where(size > 1e-200, found / size.clamp_min(1e-300), torch.zeros_like(found))
+        known = (size > 1e-200) & size.isfinite()  # steps that are too long for a prompt overflow
+        return torch.where(known, found / size.clamp_min(1e-300), torch.zeros_like(found))
 
     def weights(self, row: Float[Tensor, "entries"]) -> Float[Tensor, "m"]:
         """How much of each channel the writer has whose response is nearest to a row."""

@@ -145,7 +145,10 @@ class _Run:
         """What was found at a site, or why nothing can be."""
         J = torch.cat([each.examples[index].flatten(0, 1) for each in self.chosen_on])
         reason = _untestable(moments, J)
-        pairs = {} if reason else best_matches(self.library, Channels.of(J, moments), self._depth(index))
+        channels = None if reason else Channels.of(J, moments)
+        if channels is not None and not len(channels.influence):
+            reason = "what varies there beside the inputs does not reach the prediction"
+        pairs = {} if reason or channels is None else best_matches(self.library, channels, self._depth(index))
         if not any(match.share > 0 for pair in pairs.values() for match in pair):
             return {}, reason or "no solver's state can be read beside the inputs, or writing it changes nothing"
         return pairs, ""

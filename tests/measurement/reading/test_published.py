@@ -144,7 +144,10 @@ def test_the_task_is_that_of_the_configuration(tmp_path, task, kwargs, wanted):
         ({"heads": "many"}, "`n_head` is 'many', which must be a number"),
         ({"state": {"weights": torch.zeros(2)}}, "does not have the layout _read_in, _backbone, _read_out"),
         ({"state": {"weights": torch.zeros(2)}, "family": "EncoderTF"}, "does not have the layout _read_in, _queries"),
-        ({"state": {"weights": torch.zeros(2)}, "family": "gpt2_loop"}, "layout of its family: _read_in.weight is missing"),
+        (
+            {"state": {"weights": torch.zeros(2)}, "family": "gpt2_loop"},
+            "layout of its family: _read_in.weight is missing",
+        ),
     ],
 )
 def test_what_is_not_such_a_folder_is_refused_in_words(tmp_path, change, words):

@@ -230,9 +230,9 @@ def entries(home: Path) -> dict[str, Entry]:
         "cubic predict": Entry(CUBIC.predict, {"x": ROWS, "y": ROW_LABELS, "xq": ROWS, "budget": [0, 10**6],
             "input_error": [0.0, 1e-9]}, ("x", "y", "xq")),
         "predict of one head": Entry(ONE_HEAD.predict, {"x": ROWS, "y": ROW_LABELS, "xq": ROWS}, ("x", "y", "xq")),
-        "iterates": Entry(_iterated, {"network": [NETWORK, ADAPTIVE, CUBIC, OF_MIXTURE], "plot": [False, False, True],
-            "x": ROWS, "y": ROW_LABELS, "xq": ROWS, "stages": [None, [0, 2], [1]]}, ("network", "plot", "x", "y",
-            "xq"), rare=2, but=(ls.GPT, torch.nn.Linear, torch.nn.Identity)),
+        **{f"iterates {index}": Entry(partial(_iterated, network), {"plot": [False, False, True], "x": ROWS,
+            "y": ROW_LABELS, "xq": ROWS, "stages": [None, [0, 2], [1]]}, ("plot", "x", "y", "xq"), rare=8)
+            for index, network in enumerate((NETWORK, ADAPTIVE, CUBIC, OF_MIXTURE))},
         "plot": Entry(lambda **given: _plotted(NETWORK, **given), {"x": ROWS, "y": ROW_LABELS, "xq": [None, *ROWS]},
             ("x", "y"), rare=6),
         "plot a path": Entry(lambda **given: _plotted(SOLVED, **given), {"prompts": [None, PROMPTS]}, rare=6),

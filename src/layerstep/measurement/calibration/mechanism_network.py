@@ -58,11 +58,16 @@ def _always(K: Tensor, size: float = 1.0) -> Float[Tensor, "B"]:
     return K.new_full(K.shape[:1], size)
 
 
+def _largest(matrices: Float[Tensor, "B e e"]) -> Float[Tensor, "B"]:
+    """The largest eigenvalue; 1 where there are no examples."""
+    return torch.linalg.eigvalsh(matrices).amax(-1) if matrices.shape[-1] else matrices.new_ones(len(matrices))
+
+
 def _richardson(context: Context, v: float) -> Sized:
     K = context.K(v)
     A, D = ridge(K, context.lam), K.sum(-1)
     root = D.rsqrt()
-    largest = torch.linalg.eigvalsh(root[..., None] * A * root[..., None, :])[:, -1]
+    largest = _largest(root[..., None] * A * root[..., None, :])
     return A, _scaled(K, 1 / D), context.Kq(v), 1 / largest
 
 
@@ -74,7 +79,7 @@ def _causal_richardson(context: Context, v: float) -> Sized:
 def _fixed(context: Context, v: float) -> Sized:
     K = context.K(v)
     A = ridge(K, context.lam)
-    return A, _scaled(K, torch.ones_like(context.y)), context.Kq(v), 1 / torch.linalg.eigvalsh(A)[:, -1]
+    return A, _scaled(K, torch.ones_like(context.y)), context.Kq(v), 1 / _largest(A)
 
 
 def _causal_fixed(context: Context, v: float) -> Sized:
@@ -87,7 +92,7 @@ def _causal_fixed(context: Context, v: float) -> Sized:
 def _gd(context: Context, v: float) -> Sized:
     K = context.K(v)
     A = ridge(K, context.lam)
-    curvature = torch.linalg.eigvalsh(K @ A).amax(-1) if K.shape[-1] else K.new_ones(len(K))
+    curvature = _largest(K @ A)
     return A, K, context.Kq(v), 1 / curvature
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as oracle
@@ -160,3 +161,8 @@ def test_two_names_of_one_number_and_other_kernels_are_refused(arguments, messag
     X, y, _, _ = problem(10)
     with pytest.raises(InputError, match=message):
         TransformerKRR(**arguments).fit(X, y)
+
+
+def test_tensors_with_gradients_are_data():
+    X, y = torch.rand(6, 2, requires_grad=True), torch.rand(6)
+    assert np.isfinite(TransformerKRR(alpha=0.1).fit(X, y).predict(X)).all()

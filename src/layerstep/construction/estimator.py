@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -127,6 +128,7 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
 
     def _checked(self, X, *y, **how) -> Any:
         """What scikit-learn makes of X and y; its errors are its own, but for one."""
+        X, *y = (each.detach() if isinstance(each, torch.Tensor) else each for each in (X, *y))
         try:
             found = validate_data(self, X, *y, dtype=np.float64, **how)
         except OverflowError as error:

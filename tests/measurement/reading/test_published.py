@@ -5,6 +5,7 @@ import math
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -195,6 +196,12 @@ def test_a_published_model_is_identified_with_its_task(tmp_path, layout):
     assert found.behaviour is not None
     assert found.interventions is not None or "interventions" in found.untested
     assert "classesambiguous" not in str(found)
+
+
+@pytest.mark.parametrize("wrong", [{"task": torch.ones(2, 2)}, {"task": np.zeros((0, 2))}, {"loops": 0}])
+def test_arguments_of_another_kind_are_refused(tmp_path, wrong):
+    with pytest.raises(ls.InputError, match=next(iter(wrong))):
+        ls.load(PUBLISHED["looped"](tmp_path), **wrong)
 
 
 def test_a_model_of_ours_comes_with_its_task():

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from layerstep.errors import FileError, as_path, require, require_count
 from layerstep.measurement.reading.hooks import Hooked
 from layerstep.measurement.reading.tokens import interleaved, pairs
-from layerstep.tasks import LinearRegression
+from layerstep.tasks import LinearRegression, require_task
 from layerstep.training import GPT, Model
 from layerstep.training.huggingface import backbone_names, count_layers, load_garg, read_state
 from layerstep.training.pretrained import CONFIG
@@ -43,6 +43,10 @@ def load(
     trees) give your own. loops: of a looped transformer, one site each (12).
     """
     place = as_path("path", path)
+    if task is not None:
+        require_task(task, "sample", remedy="Left out it is that of the folder.")
+    if loops is not None:
+        require_count(loops=loops)
     folder = place if place.is_dir() else place.parent
     if (folder / CONFIG).is_file() and not (folder / YAML).is_file():
         return _own(folder, task)
@@ -55,13 +59,13 @@ def load(
     if not isinstance(about, Mapping):
         raise FileError(f"{folder / YAML} has no `model:`. Copy it again from where the checkpoint is from.")
     family = about.get("family")
-    task = task or _task_of(config, folder / YAML)
+    task = _task_of(config, folder / YAML) if task is None else task
     if family == "gpt2":
         heads = _number(about, "n_head", folder)
         state = read_state(file)
         return (_nano(state, heads, str(file)) if f"{NANO}wpe.weight" in state else load_garg(file, heads=heads)), task
     if family == "gpt2_loop":
-        return _looped(read_state(file), about, folder, str(file), loops or LOOPS), task
+        return _looped(read_state(file), about, folder, str(file), LOOPS if loops is None else loops), task
     if family == "EncoderTF":
         return _encoder(read_state(file), about, folder, str(file)), task
     raise FileError(
@@ -78,7 +82,7 @@ def _own(folder: Path, task: Any) -> tuple[GPT, Any]:
     require(
         task is not None or len(known) > 2, "task", "None", f"given, for {folder} does not say what it was made for"
     )
-    return gpt, task or task_from_dict(known)
+    return gpt, task_from_dict(known) if task is None else task
 
 
 def _state_file(folder: Path) -> Path:

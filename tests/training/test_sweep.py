@@ -350,3 +350,8 @@ def test_what_cannot_be_is_said_in_words(runs, options, words, tmp_path, monkeyp
     with pytest.raises(InputError, match=words):
         ls.sweep(runs, tmp_path / "out", **options)
     assert not list(tmp_path.glob("out/*"))
+
+
+def test_snapshots_that_are_not_fractions_are_refused(tmp_path):
+    with pytest.raises(ls.InputError, match="snapshots"):
+        ls.sweep([ls.PRESETS["tiny"]], tmp_path, snapshots=[2.0])

@@ -91,6 +91,12 @@ def train(
     return result
 
 
+def require_snapshots(snapshots: object) -> None:
+    """Raise InputError unless these are fractions of a training."""
+    fractions = isinstance(snapshots, Iterable) and all(0 < as_float(f) < 1 for f in snapshots)
+    require(fractions, "snapshots", quoted(snapshots), "a list of fractions between 0 and 1")
+
+
 def training(
     run: Run | Sequence[Run],
     out: str | os.PathLike,
@@ -117,8 +123,7 @@ def training(
     require(
         as_float(checkpoint_seconds) >= 0, "checkpoint_seconds", quoted(checkpoint_seconds), "a number of at least 0"
     )
-    fractions = isinstance(snapshots, Iterable) and all(0 < as_float(f) < 1 for f in snapshots)
-    require(fractions, "snapshots", quoted(snapshots), "a list of fractions between 0 and 1")
+    require_snapshots(snapshots)
     require_choice("resume", resume, ("auto", True, False))
     require_callable("on_log", print if on_log is None else on_log, "a function of a record of the log")
     require_count(0, prompts=prompts)

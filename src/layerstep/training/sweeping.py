@@ -32,6 +32,7 @@ from layerstep.folders.survey import JOBS, SWEEP, Begun, checkpoint_step, is_wri
 from layerstep.progress import showing
 from layerstep.training.config import Run
 from layerstep.training.local import train_units
+from layerstep.training.loop import require_snapshots
 from layerstep.training.planning import Plan, free_names, grouped, names_of, plan, require_names, require_runs
 from layerstep.training.unit import Outcome, Then, kept_result, order, train_unit
 
@@ -81,6 +82,7 @@ def sweep(
     _check(then, stack, gpus, threads, index, minutes, device, on)
     require_flag(wait=wait, progress=progress)
     require_engine(on, options)
+    require_snapshots(snapshots)
     training = {"checkpoint_seconds": checkpoint_seconds, "snapshots": list(snapshots), "prompts": prompts}
     training |= {"device": device}
     names = names or names_of(runs)

@@ -339,7 +339,7 @@ def test_a_worker_with_other_code_or_another_disk_says_so(tmp_path, monkeypatch)
         ([RUN], {"on": "slrum"}, "on = 'slrum': must be None, one of slurm, ray, or an executor"),
         ([RUN], {"on": 4}, "on = 4: must be None"),
         ([RUN], {"timeout_min": 3}, "options = timeout_min: must be left out without an engine"),
-        ([RUN], {"stack": 0}, "stack = 0: must be an integer of at least 1"),
+        ([RUN], {"stack": 0}, "stack = 0: must be an integer from 1 to 4096"),
         ([RUN], {"then": "publish"}, "then = 'publish': must be a function of an outcome"),
         ([RUN], {"device": "tpu"}, "device = 'tpu': must be one of"),
     ],
@@ -355,3 +355,8 @@ def test_what_cannot_be_is_said_in_words(runs, options, words, tmp_path, monkeyp
 def test_snapshots_that_are_not_fractions_are_refused(tmp_path):
     with pytest.raises(ls.InputError, match="snapshots"):
         ls.sweep([ls.PRESETS["tiny"]], tmp_path, snapshots=[2.0])
+
+
+def test_threads_without_end_are_refused(tmp_path):
+    with pytest.raises(ls.InputError, match="threads"):
+        ls.sweep([ls.PRESETS["tiny"]], tmp_path, threads=10**30)

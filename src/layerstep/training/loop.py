@@ -127,7 +127,7 @@ def training(
     require_choice("resume", resume, ("auto", True, False))
     require_callable("on_log", print if on_log is None else on_log, "a function of a record of the log")
     require_count(0, prompts=prompts)
-    require_flag(progress=progress)
+    require_flag(progress=progress, **({} if fused is None else {"fused": fused}))
     require(as_float(wait) >= 0, "wait", quoted(wait), "a number of seconds")
     where, folder = as_device(device), as_path("out", out)
     require_stackable(runs)

@@ -102,7 +102,7 @@ def _check(then: Any, stack: Any, gpus: Any, threads: Any, index: Any, minutes: 
     require_callable("then", then or print, "a function of an outcome")
     for name, value in {"stack": stack, "threads": threads}.items():
         if value is not None:
-            require_count(**{name: value})
+            require_count(1, 4096, **{name: value})
     for name, value in {"gpus": gpus, "index": index}.items():
         if value is not None:
             require_count(0, **{name: value})

@@ -59,7 +59,9 @@ def left(networks: Iterable[WrittenInto]) -> list[float]:
 def span(values: Sequence[float]) -> str:
     """Shares in words: 40 % to 79 %."""
     low, high = (_share(value) for value in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
+    if low == high:
+        return low
+    return f"at most {high}" if min(values) < 0.001 else f"{low} to {high}"
 
 
 def _share(value: float) -> str:

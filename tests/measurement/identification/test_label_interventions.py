@@ -95,3 +95,8 @@ def test_interventions_are_in_the_unit_of_the_labels(short):
         there = tests(unit)
         for name in ("additivity", "oddness", "at_zero", "order"):
             torch.testing.assert_close(getattr(there, name), getattr(here, name), rtol=1e-9, atol=1e-9)
+
+
+def test_a_function_that_raises_is_named(short):
+    with pytest.raises(ls.InputError, match=r"model_fn: raised TypeError: .* from prompts to the trajectory"):
+        intervene_on_labels(lambda given: 1.5 * given, short, replace(TASK, N=12), torch.ones(1).double(), seed=0)

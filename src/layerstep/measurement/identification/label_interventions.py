@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from layerstep.errors import require
+from layerstep.errors import InputError, LayerstepError, require
 from layerstep.measurement.identification.decision import IDENTIFIED, RangeResult
 from layerstep.measurement.identification.descriptions import Description
 from layerstep.solvers import exact
@@ -77,7 +77,12 @@ def intervene_on_labels(
     unit = float((prompts.y.square().mean() / expected).sqrt()) or 1.0  # labels that are all 0 have none
 
     def run(x: Tensor, y: Tensor) -> Trajectory:
-        path = model_fn(Prompts(x, unit * y))
+        try:
+            path = model_fn(Prompts(x, unit * y))
+        except LayerstepError:
+            raise
+        except Exception as error:
+            raise InputError(f"model_fn: raised {type(error).__name__}: {error}. It must be {MODEL_FN}.") from error
         require(isinstance(path, Trajectory), "model_fn", f"a function that gives a {type(path).__name__}", MODEL_FN)
         within = path.B == prompts.B and int(path.contexts.max()) <= prompts.N
         require(within, "model_fn", f"{path.B} x {path.N} predictions", "one on the prompts it is given")

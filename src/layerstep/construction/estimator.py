@@ -128,9 +128,9 @@ class TransformerKRR(RegressorMixin, BaseEstimator):
 
     def _checked(self, X, *y, **how) -> Any:
         """What scikit-learn makes of X and y; its errors are its own, but for one."""
-        X, *y = (each.detach() if isinstance(each, torch.Tensor) else each for each in (X, *y))
+        data: list[Any] = [each.detach() if isinstance(each, torch.Tensor) else each for each in (X, *y)]
         try:
-            found = validate_data(self, X, *y, dtype=np.float64, **how)
+            found = validate_data(self, *data, dtype=np.float64, **how)
         except OverflowError as error:
             raise InputError(
                 f"X or y: must be numbers of float64, up to {np.finfo(float).max:.2g} ({error})."

@@ -89,12 +89,6 @@ class Layer(nn.Module):
         return (token + scores @ examples @ self.V.T) @ self.mixing.T
 
 
-def tokens(prompts: ls.Prompts) -> Tensor:
-    y = prompts.y.clone()
-    y[:, -1] = 0
-    return torch.cat([prompts.x, y.unsqueeze(-1)], dim=-1)
-
-
 def specs(seed: int, each: int) -> list[Spec]:
     random = np.random.default_rng(seed)
     found = []
@@ -119,7 +113,7 @@ def main() -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for spec in (spec for seed in given.seeds for spec in specs(seed, given.each)):
         names = [f"layers.{index}" for index in range(spec.layers)]
-        reader = ls.Hooked(model=Written(spec), inputs=tokens, modules=names, mask="open")
+        reader = ls.Hooked(model=Written(spec), inputs=ls.pairs(), modules=names, mask="open")
         positive = spec.kind in ("gd-weights", "gd++")
         for without in ((), ("gd-weights", "gd++")) if positive else ((),):
             count = counts[f"{spec.kind}, own solvers left out" if without else spec.kind]

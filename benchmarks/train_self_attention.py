@@ -46,12 +46,6 @@ class Looped(nn.Module):
         return -e[:, -1:, -1]
 
 
-def tokens(prompts: ls.Prompts) -> Tensor:
-    y = prompts.y.clone()
-    y[:, -1] = 0
-    return torch.cat([prompts.x, y.unsqueeze(-1)], dim=-1)
-
-
 def trained(steps: int) -> Looped:
     torch.manual_seed(0)
     model = Looped()
@@ -59,7 +53,7 @@ def trained(steps: int) -> Looped:
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda s: min(1, (s + 1) / 100) * max(0.02, 1 - s / steps))
     for step in range(steps):
         prompts = ls.sample(TASK, BATCH, seed=0, step=step).to(torch.float32)
-        loss = (model(tokens(prompts))[:, 0] - prompts.y[:, -1]).square().mean()
+        loss = (model(ls.pairs()(prompts))[:, 0] - prompts.y[:, -1]).square().mean()
         if loss.isfinite():  # a prompt with a large eigenvalue may explode
             optimizer.zero_grad()
             loss.backward()
@@ -84,7 +78,7 @@ def main() -> None:
     model = model.double().eval()
     for name, weight in model.named_parameters():
         print(f"{name}\n{weight.detach().numpy().round(3)}")
-    reader = ls.Hooked(model=model, inputs=tokens, modules=["layer"] * LOOPS, mask="open")
+    reader = ls.Hooked(model=model, inputs=ls.pairs(), modules=["layer"] * LOOPS, mask="open")
     result = intervene(reader, TASK)
     print(result)
     for site, operator in result.operator.items():

@@ -58,15 +58,9 @@ class Written(nn.Module):
         return (q @ theta)[..., 0] + 0 * e[:, -1:, -1]
 
 
-def tokens(prompts: ls.Prompts) -> Tensor:
-    y = prompts.y.clone()
-    y[:, -1] = 0
-    return torch.cat([prompts.x, y.unsqueeze(-1)], dim=-1)
-
-
 def found(model: nn.Module, **options) -> CausalResult:
     names = [f"layers.{index}" for index in range(len(model.layers))]  # type: ignore[arg-type]
-    reader = ls.Hooked(model=model, inputs=tokens, modules=names, mask="open")
+    reader = ls.Hooked(model=model, inputs=ls.pairs(), modules=names, mask="open")
     return intervene(reader, TASK, prompts=FEW, checks=False, **options)
 
 
@@ -143,7 +137,7 @@ def test_its_own_solvers_left_out_it_is_not_claimed() -> None:
 def test_the_operator_is_an_inner_product() -> None:
     model = Written([0.04] * LAYERS)
     names = [f"layers.{index}" for index in range(LAYERS)]
-    reader = ls.Hooked(model=model, inputs=tokens, modules=names, mask="open")
+    reader = ls.Hooked(model=model, inputs=ls.pairs(), modules=names, mask="open")
     result = intervene(reader, TASK, prompts=FEW)
     last = result.operator["layers.2"]
     assert last.kernel == "linear"
@@ -157,7 +151,7 @@ def test_the_operator_is_an_inner_product() -> None:
 
 def test_identify_says_it_in_a_sentence() -> None:
     names = [f"layers.{index}" for index in range(LAYERS)]
-    reader = ls.Hooked(model=Written([0.04] * LAYERS), inputs=tokens, modules=names, mask="open")
+    reader = ls.Hooked(model=Written([0.04] * LAYERS), inputs=ls.pairs(), modules=names, mask="open")
     result = ls.identify(reader, TASK, parts=["interventions"])
     assert result.solver == "gd-weights"
     assert "runs gd-weights" in result.sentences[0]
@@ -176,6 +170,6 @@ def test_a_task_without_a_kernel_is_refused() -> None:
         def sample(self, B, seed, step=0):
             return ls.sample(TASK, B, seed, step)
 
-    reader = ls.Hooked(model=Written([0.04] * LAYERS), inputs=tokens, modules=["layers.0"], mask="open")
+    reader = ls.Hooked(model=Written([0.04] * LAYERS), inputs=ls.pairs(), modules=["layers.0"], mask="open")
     with pytest.raises(InputError, match="lam"):
         intervene(reader, Own())
